@@ -1,0 +1,86 @@
+"""Refuse bad input at the edges, in one sentence: the argument, its value, what was expected."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import jax.numpy as jnp
+import numpy as np
+
+
+T = TypeVar("T")
+
+
+def _number(name: str, value: Any, low: float, high: float, expected: str) -> None:
+    if not isinstance(value, Real) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+        raise TypeError(
+            f"{name} must be {expected} or a schedule (a function of the step), got {value!r}."
+        )
+    if not low <= float(value) <= high:
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """A number above zero and finite, or a schedule."""
+    if not callable(value):
+        _number(name, value, np.finfo(float).tiny, np.finfo(float).max, "a positive number")
+
+
+def check_non_negative(name: str, value: Any) -> None:
+    """A finite number, zero or above, or a schedule."""
+    if not callable(value):
+        _number(name, value, 0.0, np.finfo(float).max, "a number that is not negative")
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """A number from 0 to 1, or a schedule."""
+    if not callable(value):
+        _number(name, value, 0.0, 1.0, "a number from 0 to 1")
+
+
+def check_rank(rank: Any, parameters: int) -> None:
+    """A whole number from 0 to P."""
+    expected = f"a whole number from 0 to {parameters} (the number of parameters)"
+    if not isinstance(rank, Integral) or isinstance(rank, bool):
+        raise TypeError(f"rank must be {expected}, got {rank!r}.")
+    if not 0 <= rank <= parameters:
+        raise ValueError(f"rank must be {expected}, got {rank!r}.")
+
+
+def check_covariance(name: str, value: Any) -> np.ndarray:
+    """A positive variance, a vector of them, or a symmetric positive-definite matrix."""
+    noise = np.asarray(value, dtype=np.float64)
+    expected = "a positive variance, a vector of positive variances or a symmetric positive-definite matrix"
+    if noise.ndim > 2 or (noise.ndim == 2 and noise.shape[0] != noise.shape[1]):
+        raise ValueError(f"{name} must be {expected}, got an array of shape {noise.shape}.")
+    spectrum = noise
+    if noise.ndim == 2:
+        if not np.allclose(noise, noise.T):
+            raise ValueError(f"{name} must be {expected}, got a matrix that is not symmetric.")
+        spectrum = np.linalg.eigvalsh(noise) if np.isfinite(noise).all() else noise
+    if not (np.isfinite(spectrum).all() and (spectrum > 0).all()):
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+    return noise
+
+
+def check_array(name: str, value: Any, shapes: Iterable[tuple[int, ...]]) -> None:
+    """A real array of one of these shapes; works on tracers, since shapes are static."""
+    shapes = tuple(shapes)
+    expected = " or ".join(str(shape) for shape in shapes)
+    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    if not any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise TypeError(f"{name} must hold real numbers, got dtype {dtype}.")
+    if np.shape(value) not in shapes:
+        raise ValueError(f"{name} must have shape {expected}, got {np.shape(value)}.")
+
+
+def check_choice(name: str, value: str, choices: dict[str, T]) -> T:
+    """The entry of that name, or an error that lists the names and the nearest one."""
+    if value in choices:
+        return choices[value]
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{name} must be one of {', '.join(sorted(choices))}, got {value!r}.{hint}")

@@ -1,0 +1,150 @@
+"""The frame of every Kalman-type estimator: dynamics, inflation, linearisation, conditioning.
+
+An algorithm's own file says which posterior family it keeps and how it conditions; everything
+that does not depend on that is here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bayestream import inflation as inflations
+from bayestream.checks import check_array, check_fraction, check_non_negative, check_positive
+from bayestream.gaussians.family import Family
+from bayestream.inflation import Inflation
+from bayestream.likelihoods import evolving
+from bayestream.linearize import Observation, observe
+from bayestream.types import (
+    Array,
+    Estimator,
+    EvolvingLikelihood,
+    Key,
+    Likelihood,
+    Model,
+    ScalarOrSchedule,
+    at,
+)
+
+
+class FilterState(NamedTuple):
+    """All that a Kalman-type estimator carries from one step to the next."""
+
+    belief: Any  # the Gaussian over parameters
+    step: Array  # how many times predict has run
+    noise: Any  # what an evolving likelihood carries; () for a fixed one
+    prior: Any  # what inflation remembers of the prior; () without
+
+
+Condition = Callable[[Any, Observation, Key | None], Any]  # (belief, observation, key) → belief
+
+
+def gaussian_filter(
+    model: Model,
+    likelihood: Likelihood | EvolvingLikelihood,
+    *,
+    family: Family[Any],
+    start: Callable[[Array, Array], Any],
+    condition: Condition,
+    prior_precision: float,
+    decay: ScalarOrSchedule,
+    drift: ScalarOrSchedule,
+    inflation: Inflation | None,
+) -> Estimator:
+    """An estimator that keeps a Gaussian of `family`.
+
+    `start(μ₀, η₀)` makes the first belief; `condition(belief, observation, key)` is the
+    algorithm's update on an observation already linearised at the belief's mean.
+    """
+    check_positive("prior_precision", prior_precision)
+    check_fraction("decay", decay)
+    check_non_negative("drift", drift)
+    chosen = inflations.none() if inflation is None else inflation
+    if not isinstance(chosen, Inflation):
+        raise TypeError(
+            "inflation must be made by bayestream.inflation "
+            f"(none, bayesian, simple, hybrid), got {inflation!r}."
+        )
+    stays = not callable(decay) and not callable(drift) and decay == 1 and drift == 0
+    observations = evolving(likelihood)
+
+    def init(key: Key) -> FilterState:
+        mean = model.init(key)
+        eta = jnp.asarray(prior_precision, mean.dtype)
+        return FilterState(
+            belief=start(mean, eta),
+            step=jnp.zeros((), jnp.int32),
+            noise=observations.init(model.outputs, mean.dtype),
+            prior=chosen.init(mean, eta),
+        )
+
+    def predict(state: FilterState) -> FilterState:
+        belief = chosen.apply(family, state.belief, state.prior, state.step)
+        prior = state.prior
+        if not stays:
+            dtype = family.mean(belief).dtype
+            gamma, q = at(decay, state.step, dtype), at(drift, state.step, dtype)
+            belief = family.propagate(belief, gamma, q)
+            prior = chosen.propagate(prior, gamma, q)
+        return state._replace(belief=belief, step=state.step + 1, prior=prior)
+
+    def update_batch(
+        state: FilterState, xs: Array, ys: Array, key: Key | None = None
+    ) -> FilterState:
+        current = likelihood_now(state)
+        mean = family.mean(state.belief)
+        xs, ys = check_examples(model, current, xs, ys, mean.dtype)
+        observation = observe(model, current, mean, xs, ys)
+        belief = condition(state.belief, observation, key)
+        noise = observations.adapt(state.noise, observation.outputs, ys, observation.observed)
+        return state._replace(belief=belief, noise=noise)
+
+    def update(state: FilterState, x: Array, y: Array, key: Key | None = None) -> FilterState:
+        return update_batch(state, jnp.asarray(x)[None], jnp.asarray(y)[None], key)
+
+    def likelihood_now(state: FilterState) -> Likelihood:
+        # predict has counted this step already; γ_t, q_t and R_t share one t.
+        return observations.at(state.noise, jnp.maximum(state.step - 1, 0))
+
+    def sample(state: FilterState, key: Key, count: int) -> Array:
+        keys = jax.random.split(key, count)
+        return jax.vmap(lambda k: family.sample(state.belief, k))(keys)
+
+    return Estimator(
+        model=model,
+        likelihood=likelihood_now,
+        init=init,
+        predict=predict,
+        update=update,
+        update_batch=update_batch,
+        mean=lambda state: family.mean(state.belief),
+        covariance_between=lambda state, rows: family.covariance_between(state.belief, rows),
+        sample=sample,
+    )
+
+
+def steady_state(*, decay: ScalarOrSchedule, prior_precision: float) -> ScalarOrSchedule:
+    """The drift q = (1 − γ²)/η₀ that keeps the prior's variance the same at every step.
+
+    >>> steady_state(decay=0.5, prior_precision=3.0)
+    0.25
+    """
+    check_fraction("decay", decay)
+    check_positive("prior_precision", prior_precision)
+    if callable(decay):
+        return lambda step: (1 - decay(step) ** 2) / prior_precision
+    return (1 - decay**2) / prior_precision
+
+
+def check_examples(
+    model: Model, likelihood: Likelihood, xs: Any, ys: Any, dtype: Any
+) -> tuple[Array, Array]:
+    """X and Y as arrays that fit the model, or one sentence saying why they do not."""
+    xs, ys = jnp.asarray(xs), jnp.asarray(ys)
+    count = jnp.shape(xs)[:1]
+    check_array("x", xs, [(*count, *model.inputs)])
+    check_array("y", ys, [(*count, *shape) for shape in likelihood.target_shapes(model.outputs)])
+    return xs.astype(dtype), ys.astype(dtype)

@@ -1,0 +1,124 @@
+"""Spherical LO-FI: a spherical plus low-rank precision, with an O(P) predict step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from bayestream.checks import check_rank
+from bayestream.estimators.filter import gaussian_filter
+from bayestream.gaussians import spherical
+from bayestream.gaussians.linalg import solve_identity_plus
+from bayestream.gaussians.spherical import SphericalGaussian
+from bayestream.inflation import Inflation
+from bayestream.linearize import Observation
+from bayestream.types import (
+    Array,
+    Estimator,
+    EvolvingLikelihood,
+    Key,
+    Likelihood,
+    Model,
+    ScalarOrSchedule,
+)
+
+# (λ (L,), Uᵀ (L, P), Gᵀ (M, P), key) → the new (λ, Uᵀ)
+Projection = Callable[[Array, Array, Array, Key | None], tuple[Array, Array]]
+
+
+def svd(scales: Array, basis: Array, rows: Array, key: Key | None) -> tuple[Array, Array]:
+    """The L largest singular directions of W̃ = [U Λ, G]; draws no random numbers."""
+    expanded = jnp.concatenate([scales[:, None] * basis, rows])
+    _, V = jnp.linalg.eigh(expanded @ expanded.T)
+    rotated = V[:, ::-1][:, : scales.size].T @ expanded
+    scales = jnp.linalg.norm(rotated, axis=1)  # λ: as V is orthogonal, these are singular values
+    return scales, _unit(rotated, scales)
+
+
+def orthogonal(scales: Array, basis: Array, rows: Array, key: Key | None) -> tuple[Array, Array]:
+    """SVD-orth: each new column, in random order, may replace the least informative direction.
+
+    Only the part of it that is orthogonal to the basis counts: O(P L) a column, and less
+    accurate. Needs a key.
+    """
+    if key is None:
+        raise ValueError(
+            "key must be a PRNG key for projection=orthogonal (it visits outputs in random "
+            "order), got None; pass key= to update, update_batch or run."
+        )
+    if scales.size == 0:
+        return scales, basis
+
+    def visit(j: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        scales, basis = carry
+        column = rows[j]
+        v = column - (basis @ column) @ basis
+        length = jnp.linalg.norm(v)
+        k = jnp.argmin(scales)
+        replace = length > scales[k]
+        basis = basis.at[k].set(jnp.where(replace, _unit(v, length), basis[k]))
+        return scales.at[k].max(length), basis
+
+    order = jax.random.permutation(key, rows.shape[0])
+    return jax.lax.fori_loop(0, order.size, lambda i, c: visit(order[i], c), (scales, basis))
+
+
+def lofi_spherical(
+    model: Model,
+    likelihood: Likelihood | EvolvingLikelihood,
+    *,
+    rank: int = 10,
+    projection: Projection = svd,
+    prior_precision: float = 1.0,
+    decay: ScalarOrSchedule = 1.0,
+    drift: ScalarOrSchedule = 0.0,
+    inflation: Inflation | None = None,
+) -> Estimator:
+    """Spherical LO-FI (the paper's appendix of that name): N(μ, (η I + U Λ² Uᵀ)⁻¹).
+
+    Predict:  μ ← γ μ,  η' = η/(γ² + q η),  λ² ← γ² λ² / ((γ² + q η)(γ² + q η + q λ²)).
+    Update:   W̃ = [U Λ, Hᵀ Aᵀ],  μ ← μ + (η I + W̃ W̃ᵀ)⁻¹ Hᵀ R⁻¹ e,  (Λ, U) ← `projection` of W̃
+    to rank L: `svd`, or `orthogonal`, which is cheaper and needs a key. What is dropped is
+    forgotten: the data never touch η. For the steady-state assumption, pass
+    `drift=bs.steady_state(decay=…, prior_precision=…)`. Other arguments as in `lofi`.
+
+    >>> import jax, bayestream as bs
+    >>> learner = bs.lofi_spherical(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> learner.init(jax.random.key(0)).belief.basis.shape
+    (3, 33)
+    """
+    check_rank(rank, model.size)
+
+    def start(mean: Array, eta: Array) -> SphericalGaussian:
+        basis = jnp.zeros((rank, model.size), mean.dtype)
+        return SphericalGaussian(mean, eta, jnp.zeros(rank, mean.dtype), basis)
+
+    def update(
+        belief: SphericalGaussian, observation: Observation, key: Key | None
+    ) -> SphericalGaussian:
+        mu, eta, scales, basis = belief
+        W = jnp.concatenate([scales[:, None] * basis, observation.rows])
+        v = jnp.concatenate([jnp.zeros_like(scales), observation.residual])
+        mean = mu + solve_identity_plus(W @ W.T / eta, v) @ W / eta
+        return SphericalGaussian(mean, eta, *projection(scales, basis, observation.rows, key))
+
+    return gaussian_filter(
+        model,
+        likelihood,
+        family=spherical,
+        start=start,
+        condition=update,
+        prior_precision=prior_precision,
+        decay=decay,
+        drift=drift,
+        inflation=inflation,
+    )
+
+
+def _unit(rows: Array, lengths: Array) -> Array:
+    """Rows over their lengths; a row of no length stays zero."""
+    positive = lengths > 0
+    lengths = jnp.where(positive, lengths, 1.0)
+    return jnp.where(positive[..., None], rows / lengths[..., None], 0.0)

@@ -1,0 +1,89 @@
+"""Diagonal precision: N(μ, diag(Υ)⁻¹), in O(P)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bayestream.gaussians import dense
+from bayestream.types import Array, Key
+
+
+class DiagonalGaussian(NamedTuple):
+    """N(mean, diag(Υ)⁻¹)."""
+
+    mean: Array  # μ (P,)
+    diag: Array  # Υ (P,), positive
+
+
+def mean(belief: DiagonalGaussian) -> Array:
+    """μ."""
+    return belief.mean
+
+
+def move(belief: DiagonalGaussian, mean: Array) -> DiagonalGaussian:
+    """The same belief about another mean."""
+    return belief._replace(mean=mean)
+
+
+def propagate(belief: DiagonalGaussian, decay: Array, drift: Array) -> DiagonalGaussian:
+    """θ ← γ θ + N(0, q I)."""
+    diag = belief.diag / (decay**2 + drift * belief.diag)
+    return DiagonalGaussian(decay * belief.mean, diag)
+
+
+def temper(belief: DiagonalGaussian, power: Array) -> DiagonalGaussian:
+    """Σ⁻¹ ← power · Σ⁻¹."""
+    return belief._replace(diag=power * belief.diag)
+
+
+def add_precision(belief: DiagonalGaussian, amount: Array) -> DiagonalGaussian:
+    """Σ⁻¹ ← Σ⁻¹ + amount · I."""
+    return belief._replace(diag=belief.diag + amount)
+
+
+def covariance_times(belief: DiagonalGaussian, vectors: Array) -> Array:
+    """Σ v for v (P,) or for each row of (n, P)."""
+    return vectors / belief.diag
+
+
+def covariance_between(belief: DiagonalGaussian, rows: Array) -> Array:
+    """J Σ Jᵀ for rows J (n, P)."""
+    return (rows / belief.diag) @ rows.T
+
+
+def variance(belief: DiagonalGaussian) -> Array:
+    """The diagonal of Σ."""
+    return 1 / belief.diag
+
+
+def log_determinant(belief: DiagonalGaussian) -> Array:
+    """log |Σ|."""
+    return -jnp.sum(jnp.log(belief.diag))
+
+
+def log_density(belief: DiagonalGaussian, params: Array) -> Array:
+    """log N(params | μ, Σ)."""
+    distance = belief.diag @ (params - belief.mean) ** 2
+    size = belief.mean.size
+    return -0.5 * (distance + log_determinant(belief) + size * jnp.log(2 * jnp.pi))
+
+
+def kl(belief: DiagonalGaussian, other: DiagonalGaussian) -> Array:
+    """KL(belief ‖ other)."""
+    ratio = other.diag / belief.diag
+    shift = other.diag * (belief.mean - other.mean) ** 2
+    return 0.5 * jnp.sum(ratio + shift - 1 - jnp.log(ratio))
+
+
+def sample(belief: DiagonalGaussian, key: Key) -> Array:
+    """One exact draw."""
+    noise = jax.random.normal(key, belief.mean.shape, belief.mean.dtype)
+    return belief.mean + noise / jnp.sqrt(belief.diag)
+
+
+def to_dense(belief: DiagonalGaussian) -> dense.DenseGaussian:
+    """The same belief with its P×P covariance."""
+    return dense.DenseGaussian(belief.mean, jnp.diag(1 / belief.diag))

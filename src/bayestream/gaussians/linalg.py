@@ -1,0 +1,33 @@
+"""The two small factorisations that all posterior families share."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from bayestream.types import Array
+
+
+def cholesky_of_identity_plus(gram: Array) -> Array:
+    """The lower Cholesky factor of I + S for a positive semi-definite S.
+
+    S comes from sums of products, so rounding leaves an error of about ε·max(S); where that is
+    more than the 1 that keeps the matrix definite, the factorisation is made again with the
+    error added to the diagonal. A matrix whose rounding is below 1 is never touched.
+    """
+    size = gram.shape[-1]
+    matrix = gram + jnp.eye(size, dtype=gram.dtype)
+    factor = jnp.linalg.cholesky(matrix)
+    error = 4 * size * jnp.finfo(gram.dtype).eps * jnp.max(jnp.diagonal(matrix), initial=0.0)
+    guarded = jnp.linalg.cholesky(matrix + error * jnp.eye(size, dtype=gram.dtype))
+    return jnp.where(jnp.all(jnp.isfinite(factor)), factor, guarded)
+
+
+def solve_identity_plus(gram: Array, right: Array) -> Array:
+    """(I + S)⁻¹ right."""
+    return cho_solve((cholesky_of_identity_plus(gram), True), right)
+
+
+def half_solve(factor: Array, right: Array) -> Array:
+    """L⁻¹ right, for a lower-triangular L."""
+    return solve_triangular(factor, right, lower=True)

@@ -1,0 +1,64 @@
+"""A progress bar on standard error, for work that takes longer than a moment."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+_PATIENCE = 1.0  # seconds of silence before the first drawing
+_INTERVAL = 0.2  # seconds between drawings
+_WIDTH = 24
+
+
+class Progress:
+    """Counts steps and draws them; silent on short work and where nobody watches.
+
+    `show` is None (draw if standard error is a terminal), True or False; `total` may be unknown.
+
+    >>> with Progress("learning", total=3, show=False) as bar:
+    ...     bar.advance(3)
+    >>> bar.done
+    3
+    """
+
+    def __init__(self, label: str, *, total: int | None = None, show: bool | None = None) -> None:
+        self.label, self.total, self.done = label, total, 0
+        self._show = sys.stderr.isatty() if show is None else show
+        self._start = time.monotonic()
+        self._next = self._start + _PATIENCE
+        self._drawn = False
+
+    def advance(self, count: int) -> None:
+        """`count` more steps are done."""
+        self.done += count
+        now = time.monotonic()
+        if self._show and now >= self._next:
+            self._next = now + _INTERVAL
+            self._draw(now - self._start)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._drawn:
+            self._draw(time.monotonic() - self._start)
+            sys.stderr.write("\n")
+
+    def _draw(self, elapsed: float) -> None:
+        self._drawn = True
+        speed = self.done / elapsed
+        if self.total:
+            full = round(_WIDTH * self.done / self.total)
+            bar = "█" * full + "░" * (_WIDTH - full)
+            left = (self.total - self.done) / speed if self.done else float("inf")
+            text = f"{bar} {self.done:,}/{self.total:,} · {speed:,.0f}/s · {left:.0f} s left"
+        else:
+            text = f"{self.done:,} · {speed:,.0f}/s"
+        sys.stderr.write(f"\r{self.label} {text}\033[K")
+        sys.stderr.flush()

@@ -1,0 +1,5 @@
+"""Where examples come from."""
+
+from bayestream.streams.synthetic import piecewise_regression
+
+__all__ = ["piecewise_regression"]

@@ -1,0 +1,125 @@
+"""The nouns everything speaks: model, likelihood, estimator, stream, record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+Key = jax.Array
+State = Any  # a pytree that only its estimator looks into
+Schedule = Callable[[Array], Array | float]
+ScalarOrSchedule = float | Schedule
+
+
+def at(value: ScalarOrSchedule, step: Array, dtype: Any) -> Array:
+    """The value of a number or schedule at a step (0 for the first), in the belief's dtype."""
+    return jnp.asarray(value(step) if callable(value) else value, dtype)
+
+
+class Layer(NamedTuple):
+    """A dense layer's place in the flat vector: (inputs + 1, outputs) row-major, bias last."""
+
+    offset: int
+    inputs: int
+    outputs: int
+    scale: float  # the forward pass multiplies the kernel by this; 1 unless fan-in scaled
+
+
+class Model(NamedTuple):
+    """A network as a pure function of one flat parameter vector (P,) and one input."""
+
+    init: Callable[[Key], Array]  # key → parameters (P,)
+    apply: Callable[[Array, Array], Array]  # (parameters, x) → η (C,)
+    unravel: Callable[[Array], Any]  # parameters → the pytree they came from
+    size: int  # P
+    inputs: tuple[int, ...]  # the shape of one x
+    outputs: int  # C
+    layers: tuple[Layer, ...] = ()  # the whole network as dense layers; empty when it is not
+
+
+class Likelihood(NamedTuple):
+    """p(y | η) for a network output η (C,), in the form that conditioning needs.
+
+    With B Bᵀ the Fisher information in η and B v = ∂log p/∂η, an observation acts on the
+    weights exactly as a unit-noise Gaussian one with Jacobian Bᵀ ∂η/∂θ and residual v.
+    """
+
+    log_density: Callable[[Array, Array], Array]  # (η, y) → log p(y | η)
+    score: Callable[[Array, Array], Array]  # (η, y) → ∂log p/∂η (C,)
+    fisher_factor: Callable[[Array], Array]  # η → B (C, K)
+    residual: Callable[[Array, Array], Array]  # (η, y) → v (K,), with B v = score
+    mean: Callable[[Array], Array]  # η → E[y]
+    covariance: Callable[[Array], Array]  # η → Cov[y] (C, C)
+    sample: Callable[[Key, Array], Array]  # (key, η) → y
+    missing: Callable[[Array], Array]  # y → is the label missing?
+    support: Callable[[Array, int], Array]  # (y, C) → is y a possible value?
+    target_shapes: Callable[[int], tuple[tuple[int, ...], ...]]  # C → shapes y may have
+    expects: str  # what a possible value is, in words
+
+
+class EvolvingLikelihood(NamedTuple):
+    """A likelihood that changes along the stream; what it carries lives in the state."""
+
+    init: Callable[[int, Any], Any]  # (C, dtype) → carry
+    at: Callable[[Any, Array], Likelihood]  # (carry, step) → the likelihood now
+    adapt: Callable[[Any, Array, Array, Array], Any]  # (carry, η (N,C), y (N,…), observed (N,))
+
+
+class Estimator(NamedTuple):
+    """A learner: pure functions that jit, vmap, scan and donate; made by a factory.
+
+    `key` is needed by the few estimators whose update draws random numbers; others ignore it.
+    """
+
+    model: Model
+    likelihood: Callable[[State], Likelihood]  # p(y | η) as believed now
+    init: Callable[[Key], State]
+    predict: Callable[[State], State]  # one step of the dynamics
+    update: Callable[..., State]  # (state, x, y, key=None): condition on one observation
+    update_batch: Callable[..., State]  # (state, X, Y, key=None): one joint conditioning
+    mean: Callable[[State], Array]  # the parameters (P,)
+    covariance_between: Callable[[State, Array], Array] | None  # (state, J (n, P)) → J Σ Jᵀ
+    sample: Callable[[State, Key, int], Array] | None  # (state, key, n) → parameters (n, P)
+
+
+class Example(NamedTuple):
+    """One observation, or with a leading axis on every field, many."""
+
+    x: Any
+    y: Any
+    task: Any = 0  # which stretch between change points it comes from
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A finite stream held in memory: iterate it, cut it, shuffle it, run it.
+
+    >>> stream = Stream(Example(x=np.arange(6.0).reshape(3, 2), y=np.arange(3.0), task=np.zeros(3)))
+    >>> len(stream), len(stream.take(2)), float(stream.shuffle(0).examples.y.sum())
+    (3, 2, 3.0)
+    """
+
+    examples: Example
+
+    def __len__(self) -> int:
+        return len(self.examples.x)
+
+    def __iter__(self) -> Iterator[Example]:
+        return (self._at(index) for index in range(len(self)))
+
+    def _at(self, index: Any) -> Example:
+        return Example(*(np.asarray(field)[index] for field in self.examples))
+
+    def take(self, count: int) -> Stream:
+        """The first `count` examples."""
+        return Stream(self._at(slice(count)))
+
+    def shuffle(self, seed: int) -> Stream:
+        """The same examples in an order drawn from `seed`."""
+        return Stream(self._at(np.random.default_rng(seed).permutation(len(self))))

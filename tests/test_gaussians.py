@@ -1,0 +1,271 @@
+"""Every posterior family against the dense NumPy form of the same belief."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayestream.gaussians import (
+    DenseGaussian,
+    DiagonalGaussian,
+    DLRGaussian,
+    SphericalGaussian,
+    dense,
+    diagonal,
+    dlr,
+    spherical,
+)
+from bayestream.gaussians.linalg import cholesky_of_identity_plus
+
+FAMILIES = {"dense": dense, "diagonal": diagonal, "dlr": dlr, "spherical": spherical}
+
+# Each new shape costs seconds of compilation, so the shapes (P, L) are few and at the edges:
+# one parameter, no rank, rank P, and more directions than parameters.
+shapes = st.sampled_from([(1, 0), (1, 3), (2, 1), (4, 4), (6, 2), (8, 0), (8, 5), (8, 10)])
+seeds = st.integers(0, 2**32 - 1)
+each_family = pytest.mark.parametrize("name", FAMILIES)
+examples = settings(deadline=None, derandomize=True, max_examples=25)
+DYNAMICS = [(1.0, 0.2), (0.9, 0.0), (0.7, 0.5), (0.0, 0.3)]
+
+
+def _belief(name, shape, rng):
+    """A random belief of a family, and the same belief as a mean and a dense covariance."""
+    size, rank = shape
+    mean, diag = rng.normal(size=size), 10 ** rng.uniform(-1, 1, size)
+    factor = rng.normal(size=(rank, size)) * 10 ** rng.uniform(-2, 1, (rank, 1))
+    if name == "dense":
+        precision = np.diag(diag) + factor.T @ factor
+        belief = DenseGaussian(mean, np.linalg.inv(precision))
+    elif name == "diagonal":
+        precision = np.diag(diag)
+        belief = DiagonalGaussian(mean, diag)
+    elif name == "dlr":
+        precision = np.diag(diag) + factor.T @ factor
+        belief = DLRGaussian(mean, diag, factor)
+    else:
+        used = min(rank, size)  # there is no room for more orthonormal rows: the rest are zero
+        basis = np.zeros((rank, size))
+        basis[:used] = np.linalg.qr(rng.normal(size=(size, size)))[0][:used]
+        scales = np.where(np.arange(rank) < used, 10 ** rng.uniform(-2, 1, rank), 0.0)
+        precision = diag[0] * np.eye(size) + (basis.T * scales**2) @ basis
+        belief = SphericalGaussian(mean, diag[0], scales, basis)
+    exact = oracles.Dense(mean, np.linalg.inv(precision))
+    return type(belief)(*map(jnp.asarray, belief)), exact
+
+
+def _dlr(shape, rng):
+    return _belief("dlr", shape, rng)[0]
+
+
+def _precision(belief):
+    diag, factor = np.asarray(belief.diag, np.float64), np.asarray(belief.factor, np.float64)
+    return np.diag(diag) + factor.T @ factor
+
+
+def _assert_close(actual, expected, tolerance=1e-9):
+    """Close relative to the largest entry, since small ones are differences of large ones."""
+    expected = np.asarray(expected)
+    scale = np.max(np.abs(expected), initial=1e-300)
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def _assert_same_belief(name, actual, exact, tolerance=1e-9):
+    mean, covariance = FAMILIES[name].to_dense(actual)
+    _assert_close(mean, exact.mean, tolerance)
+    _assert_close(covariance, exact.covariance, tolerance)
+
+
+@each_family
+@examples
+@given(shape=shapes, seed=seeds)
+def test_products_with_the_covariance_are_the_dense_ones(name, shape, seed):
+    family, rng = FAMILIES[name], np.random.default_rng(seed)
+    belief, (mean, covariance) = _belief(name, shape, rng)
+    rows = rng.normal(size=(3, shape[0]))
+    _assert_close(family.mean(belief), mean, 0.0)
+    _assert_close(family.covariance_times(belief, rows[0]), covariance @ rows[0])
+    _assert_close(family.covariance_times(belief, rows), rows @ covariance)
+    _assert_close(family.covariance_between(belief, rows), rows @ covariance @ rows.T)
+    _assert_close(family.variance(belief), np.diag(covariance))
+    _assert_same_belief(name, belief, oracles.Dense(mean, covariance))
+
+
+@each_family
+@examples
+@given(shape=shapes, seed=seeds)
+def test_log_determinant_and_log_density_are_the_dense_ones(name, shape, seed):
+    family, rng = FAMILIES[name], np.random.default_rng(seed)
+    belief, exact = _belief(name, shape, rng)
+    theta = rng.normal(size=shape[0])
+    expected = oracles.log_determinant(exact.covariance)
+    np.testing.assert_allclose(family.log_determinant(belief), expected, rtol=1e-9, atol=1e-9)
+    expected = oracles.gaussian_log_density(exact, theta)
+    np.testing.assert_allclose(family.log_density(belief, theta), expected, rtol=1e-9, atol=1e-9)
+
+
+@each_family
+@examples
+@given(shape=shapes, seed=seeds)
+def test_kl_is_the_dense_one_never_negative_and_zero_to_itself(name, shape, seed):
+    family, rng = FAMILIES[name], np.random.default_rng(seed)
+    belief, exact = _belief(name, shape, rng)
+    other, exact_other = _belief(name, shape, rng)
+    divergence = family.kl(belief, other)
+    expected = oracles.gaussian_kl(exact, exact_other)
+    np.testing.assert_allclose(divergence, expected, rtol=1e-9, atol=1e-9)
+    assert divergence >= 0
+    np.testing.assert_allclose(family.kl(belief, belief), 0.0, atol=1e-10)
+
+
+@each_family
+@examples
+@given(shape=shapes, seed=seeds, dynamics=st.sampled_from(DYNAMICS))
+def test_propagate_is_decay_squared_sigma_plus_drift(name, shape, seed, dynamics):
+    belief, exact = _belief(name, shape, np.random.default_rng(seed))
+    moved = FAMILIES[name].propagate(belief, *dynamics)
+    _assert_same_belief(name, moved, oracles.dense_predict(exact, *dynamics))
+
+
+@each_family
+@examples
+@given(shape=shapes, seed=seeds)
+def test_propagate_without_decay_or_drift_changes_nothing(name, shape, seed):
+    belief, _ = _belief(name, shape, np.random.default_rng(seed))
+    still = FAMILIES[name].propagate(belief, 1.0, 0.0)
+    for before, after in zip(belief, still, strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-14)
+
+
+@each_family
+@examples
+@given(shape=shapes, seed=seeds)
+def test_temper_scales_the_precision_and_add_precision_adds_to_it(name, shape, seed):
+    family, rng = FAMILIES[name], np.random.default_rng(seed)
+    belief, (mean, covariance) = _belief(name, shape, rng)
+    power, amount = rng.uniform(0.2, 1.0), rng.uniform(0.0, 3.0)
+    _assert_same_belief(name, family.temper(belief, power), oracles.Dense(mean, covariance / power))
+    added = np.linalg.inv(np.linalg.inv(covariance) + amount * np.eye(mean.size))
+    _assert_same_belief(name, family.add_precision(belief, amount), oracles.Dense(mean, added))
+
+
+@each_family
+@examples
+@given(shape=shapes, seed=seeds)
+def test_move_changes_the_mean_alone(name, shape, seed):
+    rng = np.random.default_rng(seed)
+    belief, exact = _belief(name, shape, rng)
+    elsewhere = rng.normal(size=shape[0])
+    moved = FAMILIES[name].move(belief, jnp.asarray(elsewhere))
+    _assert_same_belief(name, moved, exact._replace(mean=elsewhere))
+
+
+@examples
+@given(shape=shapes, seed=seeds)
+def test_expand_adds_the_rows_to_the_precision(shape, seed):
+    rng = np.random.default_rng(seed)
+    belief, rows = _dlr(shape, rng), rng.normal(size=(2, shape[0]))
+    expanded = dlr.expand(belief, rows)
+    _assert_close(_precision(expanded), _precision(belief) + rows.T @ rows, 1e-13)
+    np.testing.assert_array_equal(expanded.mean, belief.mean)
+
+
+@examples
+@given(shape=shapes, seed=seeds, data=st.data())
+def test_truncation_at_any_rank_keeps_the_diagonal_of_the_precision(shape, seed, data):
+    belief = _dlr(shape, np.random.default_rng(seed))
+    rank = data.draw(st.sampled_from([0, 1, shape[1]]))
+    truncated = dlr.truncate(belief, rank)
+    before, after = np.diag(_precision(belief)), np.diag(_precision(truncated))
+    np.testing.assert_allclose(after, before, rtol=1e-13)
+    assert truncated.factor.shape[0] == min(rank, shape[1])
+    assert np.all(truncated.diag >= belief.diag)
+    np.testing.assert_array_equal(truncated.mean, belief.mean)
+
+
+@examples
+@given(shape=shapes, seed=seeds, spare=st.sampled_from([0, 2]))
+def test_truncation_that_drops_no_row_keeps_the_precision(shape, seed, spare):
+    belief = _dlr(shape, np.random.default_rng(seed))
+    truncated = dlr.truncate(belief, shape[1] + spare)
+    _assert_close(_precision(truncated), _precision(belief), 1e-13)
+    np.testing.assert_array_equal(truncated.diag, belief.diag)
+
+
+@examples
+@given(shape=shapes, seed=seeds, rank=st.sampled_from([0, 1, 3]))
+def test_truncation_keeps_the_best_approximation_of_its_rank(shape, seed, rank):
+    belief = _dlr(shape, np.random.default_rng(seed))
+    full, kept = np.asarray(belief.factor), np.asarray(dlr.truncate(belief, rank).factor)
+    values = np.linalg.svd(full, compute_uv=False)
+    _assert_close(np.linalg.svd(kept, compute_uv=False), values[:rank])
+    # Eckart and Young: no approximation of this rank is nearer in the spectral norm.
+    distance = np.linalg.norm(full.T @ full - kept.T @ kept, 2)
+    best = values[rank] ** 2 if rank < values.size else 0.0
+    np.testing.assert_allclose(distance, best, rtol=1e-9, atol=1e-12 * np.sum(values**2))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.float64, 1e-13)])
+@pytest.mark.parametrize("rank", [0, 1, 2, 3, 4, 6])
+def test_truncation_survives_rows_of_very_different_scales(rank, dtype, tolerance):
+    rng = np.random.default_rng(1)
+    factor = rng.normal(size=(4, 6)) * np.array([[1e6], [1e-12], [1.0], [1e-12]])
+    factor[0, 3:] = factor[2, 4:] = 0.0  # so that some parameters see the tiny rows alone
+    diag = np.array([1.0, 1e-3, 1e3, 1e-3, 1e-24, 1e-24])
+    belief = DLRGaussian(*(jnp.asarray(part, dtype) for part in (np.zeros(6), diag, factor)))
+    truncated = dlr.truncate(belief, rank)
+    before, after = (
+        _precision([*map(np.float64, b)] and DLRGaussian(*map(np.float64, b)))
+        for b in (belief, truncated)
+    )
+    np.testing.assert_allclose(np.diag(after), np.diag(before), rtol=tolerance)
+    if rank >= 4:
+        size = np.sqrt(np.diag(before))
+        assert np.max(np.abs(after - before) / np.outer(size, size)) < tolerance
+
+
+@each_family
+def test_twenty_thousand_draws_have_the_mean_and_covariance(name):
+    count = 20_000
+    belief, (mean, covariance) = _belief(name, (4, 4), np.random.default_rng(2))
+    keys = jax.random.split(jax.random.key(0), count)
+    draws = np.asarray(jax.vmap(lambda key: FAMILIES[name].sample(belief, key))(keys))
+    variance = np.diag(covariance)
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 5 * np.sqrt(variance / count))
+    standard_error = np.sqrt((np.outer(variance, variance) + covariance**2) / count)
+    assert np.all(np.abs(np.cov(draws.T) - covariance) < 5 * standard_error)
+
+
+@each_family
+@pytest.mark.parametrize("shape", [(8, 0), (8, 5), (8, 10)])
+def test_a_draw_is_an_exact_root_of_the_covariance_times_white_noise(name, shape, monkeypatch):
+    belief, (mean, covariance) = _belief(name, shape, np.random.default_rng(3))
+
+    def draw(white):
+        parts = iter([white[: shape[0]], white[shape[0] :]])
+        monkeypatch.setattr(jax.random, "normal", lambda key, size, dtype: next(parts))
+        return FAMILIES[name].sample(belief, jax.random.key(0))
+
+    root = np.asarray(jax.jacobian(draw)(jnp.zeros(sum(shape))))
+    _assert_close(draw(jnp.zeros(sum(shape))), mean, 1e-12)
+    _assert_close(root @ root.T, covariance)
+
+
+@examples
+@given(shape=shapes, seed=seeds)
+def test_cholesky_of_identity_plus_is_numpys(shape, seed):
+    factor = np.random.default_rng(seed).normal(size=shape[::-1])
+    gram = factor @ factor.T
+    expected = np.linalg.cholesky(gram + np.eye(len(gram)))
+    np.testing.assert_allclose(cholesky_of_identity_plus(jnp.asarray(gram)), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("exponent", range(0, 13, 2))
+def test_cholesky_of_identity_plus_is_finite_for_huge_singular_float32(exponent):
+    gram = jnp.full((3, 3), 10.0**exponent, jnp.float32)
+    factor = np.asarray(cholesky_of_identity_plus(gram), np.float64)
+    assert np.all(np.isfinite(factor))
+    assert np.all(np.diag(factor) > 0)
+    _assert_close(factor @ factor.T, np.asarray(gram) + np.eye(3), 1e-5)
