@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-import oracles
 
 import bayestream as bs
+import oracles
 
 STEPS = 45
 NOISE = np.array([[0.3, 0.1], [0.1, 0.2]])

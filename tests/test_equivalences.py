@@ -6,12 +6,12 @@ from itertools import pairwise
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
-from problems import NOISE, PROBLEMS, Problem
 
 import bayestream as bs
+import oracles
 from bayestream.gaussians import dense, diagonal, dlr, spherical
+from problems import NOISE, PROBLEMS, Problem
 
 DYNAMICS = [(1.0, 0.0), (0.98, 0.01)]
 PRECISION = 2.0

@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 from bayestream.gaussians import (
     DenseGaussian,
     DiagonalGaussian,
@@ -24,7 +24,7 @@ FAMILIES = {"dense": dense, "diagonal": diagonal, "dlr": dlr, "spherical": spher
 
 # Each new shape costs seconds of compilation, so the shapes (P, L) are few and at the edges:
 # one parameter, no rank, rank P, and more directions than parameters.
-shapes = st.sampled_from([(1, 0), (1, 3), (2, 1), (4, 4), (6, 2), (8, 0), (8, 5), (8, 10)])
+shapes = st.sampled_from([(1, 3), (4, 0), (4, 4), (8, 5), (8, 10)])
 seeds = st.integers(0, 2**32 - 1)
 each_family = pytest.mark.parametrize("name", FAMILIES)
 examples = settings(deadline=None, derandomize=True, max_examples=25)
@@ -32,7 +32,7 @@ DYNAMICS = [(1.0, 0.2), (0.9, 0.0), (0.7, 0.5), (0.0, 0.3)]
 
 
 def _belief(name, shape, rng):
-    """A random belief of a family, and the same belief as a mean and a dense covariance."""
+    """Draw a belief of a family; give it and the same belief as a mean and a dense covariance."""
     size, rank = shape
     mean, diag = rng.normal(size=size), 10 ** rng.uniform(-1, 1, size)
     factor = rng.normal(size=(rank, size)) * 10 ** rng.uniform(-2, 1, (rank, 1))
@@ -181,7 +181,7 @@ def test_truncation_at_any_rank_keeps_the_diagonal_of_the_precision(shape, seed,
     before, after = np.diag(_precision(belief)), np.diag(_precision(truncated))
     np.testing.assert_allclose(after, before, rtol=1e-13)
     assert truncated.factor.shape[0] == min(rank, shape[1])
-    assert np.all(truncated.diag >= belief.diag)
+    assert np.all(np.asarray(truncated.diag) >= np.asarray(belief.diag))
     np.testing.assert_array_equal(truncated.mean, belief.mean)
 
 
@@ -208,7 +208,7 @@ def test_truncation_keeps_the_best_approximation_of_its_rank(shape, seed, rank):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.float64, 1e-13)])
-@pytest.mark.parametrize("rank", [0, 1, 2, 3, 4, 6])
+@pytest.mark.parametrize("rank", [0, 2, 4, 6])
 def test_truncation_survives_rows_of_very_different_scales(rank, dtype, tolerance):
     rng = np.random.default_rng(1)
     factor = rng.normal(size=(4, 6)) * np.array([[1e6], [1e-12], [1.0], [1e-12]])
@@ -239,13 +239,13 @@ def test_twenty_thousand_draws_have_the_mean_and_covariance(name):
 
 
 @each_family
-@pytest.mark.parametrize("shape", [(8, 0), (8, 5), (8, 10)])
+@pytest.mark.parametrize("shape", [(4, 0), (8, 5)])
 def test_a_draw_is_an_exact_root_of_the_covariance_times_white_noise(name, shape, monkeypatch):
     belief, (mean, covariance) = _belief(name, shape, np.random.default_rng(3))
 
     def draw(white):
         parts = iter([white[: shape[0]], white[shape[0] :]])
-        monkeypatch.setattr(jax.random, "normal", lambda key, size, dtype: next(parts))
+        monkeypatch.setattr(jax.random, "normal", lambda *_: next(parts))
         return FAMILIES[name].sample(belief, jax.random.key(0))
 
     root = np.asarray(jax.jacobian(draw)(jnp.zeros(sum(shape))))

@@ -5,9 +5,9 @@ from itertools import product
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
 
+import oracles
 from bayestream.likelihoods import (
     adaptive_gaussian,
     bernoulli,
@@ -32,12 +32,13 @@ AGAIN = {
     for name in ("bernoulli", "poisson")
 }
 ALL = GAUSSIANS | DISCRETE | AGAIN
-ETAS = [np.zeros(3), np.array([0.4, -1.2, 0.9]), np.array([-2.0, 0.1, 1.5])]
+ETAS = [np.array([0.4, -1.2, 0.9]), np.array([-2.0, 0.1, 1.5])]
+SATURATED = [[60.0, -60.0, 0.0], [300.0, -300.0, 0.0], [300.0, -300.0, 200.0]]
 # Every outcome for three outputs; the counts stop where their probability is below 1e-20.
 OUTCOMES = {
     "categorical": np.arange(3),
     "bernoulli": np.array(list(product([0.0, 1.0], repeat=3))),
-    "poisson": np.array(list(product(np.arange(45.0), repeat=3))),
+    "poisson": np.array(list(product(np.arange(40.0), repeat=3))),
 }
 each_eta = pytest.mark.parametrize("eta", ETAS, ids=str)
 each_discrete = pytest.mark.parametrize("name", DISCRETE)
@@ -45,7 +46,7 @@ each_gaussian = pytest.mark.parametrize("name", NOISES)
 
 
 def _labels(name):
-    """A few labels that the likelihood allows."""
+    """Give a few labels that the likelihood allows."""
     if name == "categorical":
         return [*map(jnp.asarray, (0, 2, 1.0)), jnp.array([0.2, 0.5, 0.3]), jnp.eye(3)[1]]
     kind = name.split("-")[0]
@@ -87,8 +88,8 @@ def test_probabilities_sum_to_one_and_scores_average_to_zero(name, eta):
 @each_discrete
 def test_fisher_factor_squares_to_the_covariance_of_the_score(name, eta):
     _, probabilities, scores = _enumerate(name, jnp.asarray(eta))
-    B = np.asarray(DISCRETE[name].fisher_factor(jnp.asarray(eta)))
-    np.testing.assert_allclose(B @ B.T, _second_moment(scores, probabilities), atol=1e-10)
+    factor = np.asarray(DISCRETE[name].fisher_factor(jnp.asarray(eta)))
+    np.testing.assert_allclose(factor @ factor.T, _second_moment(scores, probabilities), atol=1e-10)
 
 
 @each_eta
@@ -105,15 +106,17 @@ def test_mean_and_covariance_are_the_exact_moments(name, eta):
 @each_eta
 @each_gaussian
 def test_gaussian_has_the_moments_density_and_information_of_its_noise(name, eta):
-    likelihood, R = GAUSSIANS[f"gaussian-{name}"], NOISES[name][1]
+    likelihood, covariance = GAUSSIANS[f"gaussian-{name}"], NOISES[name][1]
     eta, y = jnp.asarray(eta), jnp.array([-1.3, 0.2, 4.0])
-    B = np.asarray(likelihood.fisher_factor(eta))
-    np.testing.assert_allclose(B @ B.T, np.linalg.inv(R), rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(likelihood.covariance(eta), R, rtol=1e-15)
+    factor = np.asarray(likelihood.fisher_factor(eta))
+    np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(covariance), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(likelihood.covariance(eta), covariance, rtol=1e-15)
     np.testing.assert_array_equal(likelihood.mean(eta), eta)
-    expected = oracles.gaussian_log_density(oracles.Dense(np.asarray(eta), R), np.asarray(y))
+    expected = oracles.gaussian_log_density(
+        oracles.Dense(np.asarray(eta), covariance), np.asarray(y)
+    )
     np.testing.assert_allclose(likelihood.log_density(eta, y), expected, rtol=1e-12)
-    score = np.linalg.solve(R, np.asarray(y) - np.asarray(eta))
+    score = np.linalg.solve(covariance, np.asarray(y) - np.asarray(eta))
     np.testing.assert_allclose(likelihood.score(eta, y), score, rtol=1e-12)
 
 
@@ -121,8 +124,8 @@ def test_gaussian_has_the_moments_density_and_information_of_its_noise(name, eta
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_from_log_density_recreates_a_likelihood_we_wrote_by_hand(name, eta):
     made, written, eta = AGAIN[f"{name}-again"], DISCRETE[name], jnp.asarray(eta)
-    B, expected = np.asarray(made.fisher_factor(eta)), np.asarray(written.fisher_factor(eta))
-    np.testing.assert_allclose(B @ B.T, expected @ expected.T, rtol=1e-9, atol=1e-14)
+    factor, expected = np.asarray(made.fisher_factor(eta)), np.asarray(written.fisher_factor(eta))
+    np.testing.assert_allclose(factor @ factor.T, expected @ expected.T, rtol=1e-9, atol=1e-14)
     for y in _labels(name):
         np.testing.assert_allclose(made.score(eta, y), written.score(eta, y), rtol=1e-9)
     with pytest.raises(NotImplementedError, match="sample"):
@@ -132,29 +135,29 @@ def test_from_log_density_recreates_a_likelihood_we_wrote_by_hand(name, eta):
 def test_from_log_density_takes_a_given_fisher_information():
     information = jnp.asarray(MATRIX)
     made = from_log_density(
-        DISCRETE["poisson"].log_density, mean=jnp.exp, fisher=lambda eta: information
+        DISCRETE["poisson"].log_density, mean=jnp.exp, fisher=lambda _: information
     )
-    B = np.asarray(made.fisher_factor(jnp.zeros(3)))
-    np.testing.assert_allclose(B @ B.T, MATRIX, rtol=1e-12, atol=1e-15)
+    factor = np.asarray(made.fisher_factor(jnp.zeros(3)))
+    np.testing.assert_allclose(factor @ factor.T, MATRIX, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("eta", [*ETAS, [60.0, -60.0, 0.0], [300.0, -300.0, 0.0]], ids=str)
+@pytest.mark.parametrize("eta", [*ETAS, *SATURATED], ids=str)
 @pytest.mark.parametrize("name", ALL)
 def test_factor_times_residual_is_the_score_however_saturated(name, eta, dtype):
-    if name.startswith("poisson") and max(eta) > 80:
+    if name.startswith("poisson") and max(eta) > 80 and dtype == jnp.float32:
         pytest.skip("the rate itself is beyond float32")
     likelihood, eta = ALL[name], jnp.asarray(eta, dtype)
     for label in _labels(name):
         y = label if jnp.ndim(label) == 0 else label.astype(dtype)
-        B, v, score = likelihood.fisher_factor(eta), likelihood.residual(eta, y), None
+        factor, v = likelihood.fisher_factor(eta), likelihood.residual(eta, y)
         score = likelihood.score(eta, y)
-        assert B.dtype == v.dtype == score.dtype == dtype
-        for value in (B, v, score, likelihood.log_density(eta, y), likelihood.mean(eta)):
+        assert factor.dtype == v.dtype == score.dtype == dtype
+        for value in (factor, v, score, likelihood.log_density(eta, y), likelihood.mean(eta)):
             assert np.all(np.isfinite(value))
         tolerance = 1e-5 if dtype == jnp.float32 else 1e-12
         scale = np.max(np.abs(score), initial=1.0)
-        np.testing.assert_allclose(B @ v, score, rtol=tolerance, atol=tolerance * scale)
+        np.testing.assert_allclose(factor @ v, score, rtol=tolerance, atol=tolerance * scale)
 
 
 @pytest.mark.parametrize("name", GAUSSIANS | DISCRETE)
@@ -217,7 +220,8 @@ def test_adaptive_noise_is_the_running_average_of_the_residuals(full, minimum_ra
     average = oracles.running_noise if full else oracles.running_noise_scalar
     for t, (eta, y) in enumerate(zip(etas, ys, strict=True), start=1):
         now = likelihood.at(carry, jnp.asarray(t)).covariance(jnp.zeros(3))
-        np.testing.assert_allclose(now, expected * np.eye(3) if not full else expected, rtol=1e-12)
+        covariance = expected if full else expected * np.eye(3)
+        np.testing.assert_allclose(now, covariance, rtol=1e-12, atol=1e-14)
         carry = likelihood.adapt(carry, eta[None], y[None], jnp.array([True]))
         expected = average(expected, y - eta, max(minimum_rate, 1 / (t + 1)))
     np.testing.assert_allclose(carry.noise, expected, rtol=1e-12, atol=1e-14)
@@ -253,8 +257,8 @@ def test_the_floor_keeps_the_noise_positive_through_5000_zero_residuals(full):
     zero, seen = jnp.zeros((1, 3), jnp.float32), jnp.array([True])
     start = likelihood.init(3, jnp.float32)
     carry = jax.lax.fori_loop(0, 5000, lambda _, c: likelihood.adapt(c, zero, zero, seen), start)
-    R = likelihood.at(carry, jnp.asarray(0)).covariance(zero[0])
-    np.testing.assert_allclose(R, 1e-8 * np.eye(3), rtol=1e-3)
+    covariance = likelihood.at(carry, jnp.asarray(0)).covariance(zero[0])
+    np.testing.assert_allclose(covariance, 1e-8 * np.eye(3), rtol=1e-3)
     assert carry.noise.dtype == jnp.float32
 
 
@@ -263,8 +267,8 @@ def test_a_noise_schedule_is_followed_step_by_step():
     assert isinstance(likelihood, EvolvingLikelihood)
     carry = likelihood.init(2, jnp.float64)
     for step in range(4):
-        R = likelihood.at(carry, jnp.asarray(step)).covariance(jnp.zeros(2))
-        np.testing.assert_allclose(R, np.eye(2) / (step + 1), rtol=1e-15)
+        covariance = likelihood.at(carry, jnp.asarray(step)).covariance(jnp.zeros(2))
+        np.testing.assert_allclose(covariance, np.eye(2) / (step + 1), rtol=1e-15)
         carry = likelihood.adapt(carry, jnp.zeros((1, 2)), jnp.ones((1, 2)), jnp.array([True]))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-
 
 T = TypeVar("T")
 
@@ -41,10 +40,16 @@ def check_fraction(name: str, value: Any) -> None:
         _number(name, value, 0.0, 1.0, "a number from 0 to 1")
 
 
+def check_made_by(name: str, value: Any, kind: type | tuple[type, ...], makers: str) -> None:
+    """A value from our own factories."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be made by {makers}, got {value!r}.")
+
+
 def check_rank(rank: Any, parameters: int) -> None:
     """A whole number from 0 to P."""
     expected = f"a whole number from 0 to {parameters} (the number of parameters)"
-    if not isinstance(rank, Integral) or isinstance(rank, bool):
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
         raise TypeError(f"rank must be {expected}, got {rank!r}.")
     if not 0 <= rank <= parameters:
         raise ValueError(f"rank must be {expected}, got {rank!r}.")
@@ -53,7 +58,7 @@ def check_rank(rank: Any, parameters: int) -> None:
 def check_covariance(name: str, value: Any) -> np.ndarray:
     """A positive variance, a vector of them, or a symmetric positive-definite matrix."""
     noise = np.asarray(value, dtype=np.float64)
-    expected = "a positive variance, a vector of positive variances or a symmetric positive-definite matrix"
+    expected = "a positive variance, a vector of them or a symmetric positive-definite matrix"
     if noise.ndim > 2 or (noise.ndim == 2 and noise.shape[0] != noise.shape[1]):
         raise ValueError(f"{name} must be {expected}, got an array of shape {noise.shape}.")
     spectrum = noise

@@ -18,7 +18,7 @@ from bayestream.types import Array, ScalarOrSchedule, at
 class LatentPrior(NamedTuple):
     """N(Γ_t μ₀, η_t⁻¹ I): what the dynamics alone say of θ_t, had nothing been observed."""
 
-    mean: Array | None  # Γ_t μ₀ (P,), kept only where it is needed
+    mean: Array  # Γ_t μ₀ (P,)
     precision: Array  # η_t ()
 
 
@@ -51,17 +51,13 @@ def simple(alpha: ScalarOrSchedule) -> Inflation:
 
 
 def hybrid(alpha: ScalarOrSchedule) -> Inflation:
-    """Discount the likelihood's share of the precision, leave the mean: Σ⁻¹ ← (Σ⁻¹ + α η I)/(1 + α)."""
+    """Discount the data's share of the precision, not the mean: Σ⁻¹ ← (Σ⁻¹ + α η I)/(1 + α)."""
     check_non_negative("alpha", alpha)
 
-    def init(mean: Array, precision: Array) -> LatentPrior:
-        return LatentPrior(None, precision)
+    def apply(family: Family[Any], belief: Any, precision: Array, step: Array) -> Any:
+        return _discount(family, belief, precision, at(alpha, step, precision.dtype))
 
-    def apply(family: Family[Any], belief: Any, prior: LatentPrior, step: Array) -> Any:
-        a = at(alpha, step, family.mean(belief).dtype)
-        return _discount(family, belief, prior, a)
-
-    return Inflation(init, _propagate, apply)
+    return Inflation(lambda mean, precision: precision, _diffuse, apply)
 
 
 def bayesian(alpha: ScalarOrSchedule) -> Inflation:
@@ -78,18 +74,21 @@ def bayesian(alpha: ScalarOrSchedule) -> Inflation:
     def apply(family: Family[Any], belief: Any, prior: LatentPrior, step: Array) -> Any:
         mean = family.mean(belief)
         a = at(alpha, step, mean.dtype)
-        belief = _discount(family, belief, prior, a)
+        belief = _discount(family, belief, prior.precision, a)
         pull = family.covariance_times(belief, prior.mean - mean)
         return family.move(belief, mean + a * prior.precision / (1 + a) * pull)
 
-    return Inflation(init, _propagate, apply)
+    def propagate(prior: LatentPrior, decay: Array, drift: Array) -> LatentPrior:
+        return LatentPrior(decay * prior.mean, _diffuse(prior.precision, decay, drift))
+
+    return Inflation(init, propagate, apply)
 
 
-def _discount(family: Family[Any], belief: Any, prior: LatentPrior, a: Array) -> Any:
+def _discount(family: Family[Any], belief: Any, precision: Array, a: Array) -> Any:
     belief = family.temper(belief, 1 / (1 + a))
-    return family.add_precision(belief, a * prior.precision / (1 + a))
+    return family.add_precision(belief, a * precision / (1 + a))
 
 
-def _propagate(prior: LatentPrior, decay: Array, drift: Array) -> LatentPrior:
-    mean = None if prior.mean is None else decay * prior.mean
-    return LatentPrior(mean, prior.precision / (decay**2 + drift * prior.precision))
+def _diffuse(precision: Array, decay: Array, drift: Array) -> Array:
+    """η_t of the latent prior: η_t⁻¹ = γ² η_{t−1}⁻¹ + q."""
+    return precision / (decay**2 + drift * precision)

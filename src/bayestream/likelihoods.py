@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln
+from numpy.typing import NDArray
 
-from bayestream.checks import check_covariance, check_fraction, check_non_negative
+from bayestream.checks import (
+    check_covariance,
+    check_fraction,
+    check_made_by,
+    check_non_negative,
+)
 from bayestream.types import Array, EvolvingLikelihood, Key, Likelihood, Schedule
 
 # Square roots of probabilities are formed as exp(log p / 2) with log p held above this, so that
@@ -21,9 +27,9 @@ _LOWEST_LOG = -100.0
 @overload
 def gaussian(noise: Schedule) -> EvolvingLikelihood: ...
 @overload
-def gaussian(noise: Any) -> Likelihood: ...
+def gaussian(noise: float | Sequence[Any] | Array | NDArray[Any]) -> Likelihood: ...
 def gaussian(noise: Any) -> Likelihood | EvolvingLikelihood:
-    """y = η + N(0, R); `noise` is R: a variance, a vector of variances, a matrix, or a schedule.
+    """Y = η + N(0, R); `noise` is R: a variance, a vector of variances, a matrix, or a schedule.
 
     B = chol(R⁻¹), v = Bᵀ(y − η), score = R⁻¹(y − η).
 
@@ -172,7 +178,7 @@ def from_log_density(
 
 class _RunningNoise(NamedTuple):
     noise: Array  # R̂: () or (C, C)
-    count: Array  # observations averaged so far
+    seen: Array  # observations averaged so far
 
 
 def adaptive_gaussian(
@@ -199,8 +205,8 @@ def adaptive_gaussian(
         raise ValueError(f"noise must be a positive number to start from, got {noise!r}.")
 
     def init(outputs: int, dtype: Any) -> _RunningNoise:
-        initial = start * jnp.eye(outputs) if full else jnp.asarray(start)
-        return _RunningNoise(initial.astype(dtype), jnp.zeros((), dtype))
+        r = jnp.asarray(start, dtype)
+        return _RunningNoise(r * jnp.eye(outputs, dtype=dtype) if full else r, jnp.zeros((), dtype))
 
     def adapt(carry: _RunningNoise, eta: Array, y: Array, observed: Array) -> _RunningNoise:
         error = jnp.where(observed[:, None], y.reshape(eta.shape) - eta, 0.0)
@@ -209,9 +215,9 @@ def adaptive_gaussian(
         smallest = floor * jnp.eye(eta.shape[-1], dtype=eta.dtype) if full else floor
         average = squares / jnp.maximum(seen, 1.0) + smallest
         # A batch of n counts as n observations, all forecast from the same belief.
-        rate = jnp.maximum(minimum_rate * (seen > 0), seen / (carry.count + seen + 1.0))
+        rate = jnp.maximum(minimum_rate * (seen > 0), seen / (carry.seen + seen + 1.0))
         noise = (1 - rate) * carry.noise + rate * average
-        return _RunningNoise(noise.astype(carry.noise.dtype), carry.count + seen)
+        return _RunningNoise(noise.astype(carry.noise.dtype), carry.seen + seen)
 
     return EvolvingLikelihood(init, lambda carry, step: _gaussian(carry.noise), adapt)
 
@@ -220,11 +226,7 @@ def evolving(likelihood: Likelihood | EvolvingLikelihood) -> EvolvingLikelihood:
     """Any likelihood as one that may change along the stream; a fixed one carries nothing."""
     if isinstance(likelihood, EvolvingLikelihood):
         return likelihood
-    if not isinstance(likelihood, Likelihood):
-        raise TypeError(
-            "likelihood must be made by bayestream.likelihoods "
-            f"(gaussian, categorical, …), got {likelihood!r}."
-        )
+    check_made_by("likelihood", likelihood, Likelihood, "bayestream.likelihoods (gaussian, …)")
     return EvolvingLikelihood(
         init=lambda outputs, dtype: (),
         at=lambda carry, step: likelihood,

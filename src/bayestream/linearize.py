@@ -20,7 +20,7 @@ class Observation(NamedTuple):
 
 
 def observe(model: Model, likelihood: Likelihood, mean: Array, xs: Array, ys: Array) -> Observation:
-    """Linearise at `mean`. What is not observed has zero rows: conditioning on it changes nothing."""
+    """Linearise at `mean`. What is not observed has zero rows, and so changes nothing."""
 
     def one(x: Array, y: Array) -> Observation:
         observed = (

@@ -56,7 +56,7 @@ def lenet(
     hidden: int = 128,
     activation: Activation = jax.nn.relu,
 ) -> Model:
-    """The paper's LeNet-style network: two 3×3 convolutions with 2×2 average pooling, two dense layers.
+    """The paper's LeNet-style network: two convolutions with average pooling, two dense layers.
 
     For 28×28×1 images and 10 classes it has 421,642 parameters.
 
@@ -74,7 +74,10 @@ def lenet(
 
     def init(key: Key) -> Array:
         keys = jax.random.split(key, 4)
-        parts = [_init_kernel(k, shape, prod(shape[:-1])) for k, shape in zip(keys, shapes)]
+        parts = [
+            _init_kernel(k, shape, prod(shape[:-1]))
+            for k, shape in zip(keys[:2], shapes, strict=True)
+        ]
         parts += [_init_dense(*pair) for pair in zip(keys[2:], layers, strict=True)]
         return jnp.concatenate(parts)
 

@@ -19,7 +19,7 @@ class GaussianForecast(NamedTuple):
     covariance: Array  # V (C, C)
 
     def log_density(self, y: Array) -> Array:
-        """log N(y | mean, covariance)."""
+        """Log N(y | mean, covariance)."""
         root = jnp.linalg.cholesky(self.covariance)
         error = jnp.reshape(y, self.mean.shape) - self.mean
         distance = error @ cho_solve((root, True), error)

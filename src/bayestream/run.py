@@ -23,7 +23,7 @@ _CHUNK = 500
 
 
 def plugin(estimator: Estimator, state: State, example: Example) -> dict[str, Array]:
-    """The default record: the forecast at the mean weights, and log p(y | it) (NaN without a label)."""
+    """The default record: the forecast at the mean weights, and log p(y) under it."""
     likelihood = estimator.likelihood(state)
     params = estimator.mean(state)
     eta = estimator.model.apply(params, jnp.asarray(example.x, params.dtype))
@@ -39,7 +39,7 @@ def plugin(estimator: Estimator, state: State, example: Example) -> dict[str, Ar
 class Skipped(NamedTuple):
     """An example that was left out, and why."""
 
-    index: int
+    position: int
     reason: str
 
 
@@ -93,16 +93,19 @@ def run(
     with Progress("learning", total=total, show=progress) as bar:
         for chunk in chunks:
             if chunk.bad and on_bad == "raise":
-                index, reason = min(chunk.bad)
-                raise ValueError(f"example {index} of the stream: {reason}")
+                position, reason = min(chunk.bad)
+                raise ValueError(f"example {position} of the stream: {reason}")
             skipped += sorted(chunk.bad)
             if len(chunk.positions):
                 state, values = _scan(estimator, record, state, chunk.good, chunk.positions, key)
                 kept.append(jax.block_until_ready(values))
             bar.advance(len(chunk.positions) + len(chunk.bad))
-    return state, Records(
-        jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept), tuple(skipped)
-    )
+    if not kept:
+        none = _nothing(estimator.model, estimator.likelihood(state))
+        state, values = _scan(estimator, record, state, none, np.zeros(0, int), key)
+        kept.append(values)
+    values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
+    return state, Records(values, tuple(skipped))
 
 
 def step(
@@ -213,10 +216,8 @@ def _chunks_of_items(
             else:
                 examples.append(example)
                 positions.append(position)
-        if examples:
-            yield _sift(_stack(examples), np.asarray(positions), bad, model, likelihood)
-        else:
-            yield _Chunk(Example((), (), ()), np.asarray(positions), bad)
+        stacked = _stack(examples) if examples else _nothing(model, likelihood)
+        yield _sift(stacked, np.asarray(positions, int), bad, model, likelihood)
 
 
 def _sift(
@@ -224,12 +225,18 @@ def _sift(
 ) -> _Chunk:
     reasons = _impossible(chunk, model, likelihood)
     bad = bad + [Skipped(int(p), why) for p, why in zip(positions, reasons, strict=True) if why]
-    keep = np.array([not why for why in reasons])
+    keep = np.array([not why for why in reasons], bool)
     return _Chunk(Example(*(field[keep] for field in chunk)), positions[keep], bad)
 
 
 def _stack(examples: list[Example]) -> Example:
     return Example(*(np.stack(field) for field in zip(*examples, strict=True)))
+
+
+def _nothing(model: Model, likelihood: Likelihood) -> Example:
+    """No examples, in arrays of the right shapes."""
+    target = likelihood.target_shapes(model.outputs)[0]
+    return Example(np.zeros((0, *model.inputs)), np.zeros((0, *target)), np.zeros(0, int))
 
 
 def _check_shapes(example: Example, model: Model, likelihood: Likelihood) -> None:

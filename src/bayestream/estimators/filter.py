@@ -13,7 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from bayestream import inflation as inflations
-from bayestream.checks import check_array, check_fraction, check_non_negative, check_positive
+from bayestream.checks import (
+    check_array,
+    check_fraction,
+    check_made_by,
+    check_non_negative,
+    check_positive,
+)
 from bayestream.gaussians.family import Family
 from bayestream.inflation import Inflation
 from bayestream.likelihoods import evolving
@@ -63,11 +69,7 @@ def gaussian_filter(
     check_fraction("decay", decay)
     check_non_negative("drift", drift)
     chosen = inflations.none() if inflation is None else inflation
-    if not isinstance(chosen, Inflation):
-        raise TypeError(
-            "inflation must be made by bayestream.inflation "
-            f"(none, bayesian, simple, hybrid), got {inflation!r}."
-        )
+    check_made_by("inflation", chosen, Inflation, "bayestream.inflation (bayesian, simple, hybrid)")
     stays = not callable(decay) and not callable(drift) and decay == 1 and drift == 0
     observations = evolving(likelihood)
 

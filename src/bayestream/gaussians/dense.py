@@ -63,12 +63,12 @@ def variance(belief: DenseGaussian) -> Array:
 
 
 def log_determinant(belief: DenseGaussian) -> Array:
-    """log |Σ|."""
+    """Log |Σ|."""
     return 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(belief.covariance))))
 
 
 def log_density(belief: DenseGaussian, params: Array) -> Array:
-    """log N(params | μ, Σ)."""
+    """Log N(params | μ, Σ)."""
     distance = _mahalanobis(belief, params - belief.mean)
     size = belief.mean.size
     return -0.5 * (distance + log_determinant(belief) + size * jnp.log(2 * jnp.pi))

@@ -60,12 +60,12 @@ def variance(belief: DiagonalGaussian) -> Array:
 
 
 def log_determinant(belief: DiagonalGaussian) -> Array:
-    """log |Σ|."""
+    """Log |Σ|."""
     return -jnp.sum(jnp.log(belief.diag))
 
 
 def log_density(belief: DiagonalGaussian, params: Array) -> Array:
-    """log N(params | μ, Σ)."""
+    """Log N(params | μ, Σ)."""
     distance = belief.diag @ (params - belief.mean) ** 2
     size = belief.mean.size
     return -0.5 * (distance + log_determinant(belief) + size * jnp.log(2 * jnp.pi))

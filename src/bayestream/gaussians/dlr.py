@@ -67,8 +67,8 @@ def truncate(belief: DLRGaussian, rank: int) -> DLRGaussian:
     """
     mu, upsilon, W = belief
     _, V = jnp.linalg.eigh(W @ W.T)
-    W = V[:, ::-1].T @ W
-    return DLRGaussian(mu, upsilon + jnp.sum(W[rank:] ** 2, axis=0), W[:rank])
+    rotated = V[:, ::-1].T @ W
+    return DLRGaussian(mu, upsilon + jnp.sum(rotated[rank:] ** 2, axis=0), rotated[:rank])
 
 
 def covariance_times(belief: DLRGaussian, vectors: Array) -> Array:
@@ -92,14 +92,14 @@ def variance(belief: DLRGaussian) -> Array:
 
 
 def log_determinant(belief: DLRGaussian) -> Array:
-    """log |Σ| = −Σ log Υ − log |I + Wᵀ Υ⁻¹ W|."""
+    """Log |Σ| = −Σ log Υ − log |I + Wᵀ Υ⁻¹ W|."""
     _, upsilon, W = belief
     factor = cholesky_of_identity_plus((W / upsilon) @ W.T)
     return -jnp.sum(jnp.log(upsilon)) - 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
 
 
 def log_density(belief: DLRGaussian, params: Array) -> Array:
-    """log N(params | μ, Σ)."""
+    """Log N(params | μ, Σ)."""
     distance = _mahalanobis(belief, params - belief.mean)
     size = belief.mean.size
     return -0.5 * (distance + log_determinant(belief) + size * jnp.log(2 * jnp.pi))

@@ -45,11 +45,11 @@ class Family(Protocol[Belief]):
         ...
 
     def log_determinant(self, belief: Belief) -> Array:
-        """log |Σ|."""
+        """Log |Σ|."""
         ...
 
     def log_density(self, belief: Belief, params: Array) -> Array:
-        """log N(params | μ, Σ)."""
+        """Log N(params | μ, Σ)."""
         ...
 
     def kl(self, belief: Belief, other: Belief) -> Array:

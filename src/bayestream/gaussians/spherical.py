@@ -65,12 +65,12 @@ def variance(belief: SphericalGaussian) -> Array:
 
 
 def log_determinant(belief: SphericalGaussian) -> Array:
-    """log |Σ|."""
+    """Log |Σ|."""
     return dlr.log_determinant(to_dlr(belief))
 
 
 def log_density(belief: SphericalGaussian, params: Array) -> Array:
-    """log N(params | μ, Σ)."""
+    """Log N(params | μ, Σ)."""
     return dlr.log_density(to_dlr(belief), params)
 
 

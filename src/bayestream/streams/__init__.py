@@ -1,5 +1,5 @@
 """Where examples come from."""
 
-from bayestream.streams.synthetic import piecewise_regression
+from bayestream.streams.synthetic import piecewise_regression, waves
 
-__all__ = ["piecewise_regression"]
+__all__ = ["piecewise_regression", "waves"]

@@ -1,0 +1,38 @@
+# Every target does its own set-up; a machine with Python 3.11, pip, make and gcc is enough.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+export BAYESTREAM_DATA ?= $(abspath ../shared/data)
+
+.PHONY: demo test test-all lint docs-figures clean
+
+demo: $(VENV)/.use
+	$(BIN)/bayestream demo --out out
+
+test: $(VENV)/.work lint
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: $(VENV)/.work lint
+	$(BIN)/python -m pytest -q -n 2
+
+lint: $(VENV)/.work
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+docs-figures: $(VENV)/.use
+	$(BIN)/bayestream demo --out docs/figures
+
+# What a user needs, then what a contributor needs on top; both again when pyproject changes.
+$(VENV)/.use: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all]'
+	touch $@
+
+$(VENV)/.work: $(VENV)/.use
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all,test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .ruff_cache

@@ -1,0 +1,25 @@
+"""The `bayestream` command; each subcommand lives in the file of its name."""
+
+from __future__ import annotations
+
+import sys
+
+try:
+    import typer
+except ImportError:
+    sys.exit("The bayestream command needs its extra: pip install 'bayestream[cli]'")
+
+from bayestream.cli.demo import demo
+
+app = typer.Typer(
+    help="Bayesian neural networks that learn from a stream, one example at a time.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+app.command()(demo)
+
+
+@app.callback()
+def main() -> None:
+    """Bayesian neural networks that learn from a stream, one example at a time."""

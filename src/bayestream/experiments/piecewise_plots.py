@@ -1,0 +1,71 @@
+"""Two pictures of the piecewise-stationary regression: the fits, and the error over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from bayestream import streams
+from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Floats, Outcome, truth
+
+# Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
+LOOKS = {
+    "lofi": ("#D55E00", "-"),
+    "fcekf": ("#000000", "--"),
+    "fdekf": ("#0072B2", "-."),
+    "vdekf": ("#009E73", ":"),
+}
+
+
+def fits(outcomes: dict[str, Outcome], seed: int, path: Path, shown: int = 5) -> Path:
+    """What each method believes at the end of each task: mean, two deviations, and the truth."""
+    figure = Figure(figsize=(2.2 * shown, 1.7 * len(outcomes) + 0.6), layout="constrained")
+    axes = figure.subplots(len(outcomes), shown, sharex=True, sharey=True, squeeze=False)
+    examples = streams.piecewise_regression(seed, tasks=TASKS, length=LENGTH, noise=NOISE).examples
+    functions = truth(seed)
+    for row, (method, outcome) in enumerate(outcomes.items()):
+        color, _ = LOOKS[method]
+        for task in range(shown):
+            ax = axes[row, task]
+            seen = examples.task == task
+            ax.plot(examples.x[seen], examples.y[seen], ".", ms=2, color="0.75", label="data")
+            ax.plot(GRID, functions[task], color="0.2", lw=1, label="truth")
+            fit, spread = outcome.fit[task], 2 * outcome.deviation[task]
+            ax.fill_between(GRID, fit - spread, fit + spread, color=color, alpha=0.25, lw=0)
+            ax.plot(GRID, fit, color=color, lw=1.6, label="belief ± 2 sd")
+            ax.set_title(f"task {task + 1}" if row == 0 else "", fontsize=9)
+            ax.tick_params(labelsize=7)
+        axes[row, 0].set_ylabel(method)
+        axes[row, -1].legend(fontsize=6, loc="lower right", frameon=False)
+    figure.suptitle("Belief after the last example of each task", fontsize=10)
+    figure.savefig(path, dpi=130)
+    return path
+
+
+def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
+    """Test RMSE against time, a rolling mean over `window` steps, change points marked."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    ax = figure.subplots()
+    for change in range(LENGTH, TASKS * LENGTH, LENGTH):
+        ax.axvline(change, color="0.8", lw=0.8, zorder=0)
+    for method, outcome in outcomes.items():
+        color, dashes = LOOKS[method]
+        ax.plot(_rolling(outcome.error.ravel(), window), dashes, color=color, lw=1.4, label=method)
+    ax.set(xlabel="examples seen", ylabel=f"test RMSE (mean of {window})", ylim=(0, None))
+    ax.set_title(
+        "Error on the current function; it changes, unannounced, at each line", fontsize=10
+    )
+    ax.margins(x=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, ncols=len(outcomes))
+    figure.savefig(path, dpi=130)
+    return path
+
+
+def _rolling(values: Floats, window: int) -> Floats:
+    """The mean of the last `window` values, of fewer at the start."""
+    total = np.cumsum(values)
+    total[window:] = total[window:] - total[:-window]
+    return total / np.minimum(np.arange(1, values.size + 1), window)

@@ -1,0 +1,225 @@
+"""What every registered estimator promises, whatever its algorithm."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bayestream as bs
+
+MODEL = bs.models.mlp([2, 4, 2])
+NOISE = np.array([[0.3, 0.1], [0.1, 0.2]])
+OPTIONS = {"prior_precision": 2.0, "decay": 0.99, "drift": 0.01}
+RNG = np.random.default_rng(0)
+XS, YS = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 2))
+KEY = jax.random.key(7)
+
+LIKELIHOODS = {
+    "gaussian": bs.likelihoods.gaussian(NOISE),
+    "adaptive": bs.likelihoods.adaptive_gaussian(full=True),
+    "categorical": bs.likelihoods.categorical(),
+}
+
+
+@pytest.fixture(params=bs.estimators.REGISTRY)
+def method(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def make(method: str, likelihood: str = "gaussian", **options) -> bs.Estimator:
+    return bs.make(method, MODEL, LIKELIHOODS[likelihood], **{**OPTIONS, **options})
+
+
+def learn(learner: bs.Estimator, count: int = 3):
+    state = learner.init(jax.random.key(0))
+    for x, y in zip(XS[:count], YS[:count], strict=True):
+        state = learner.update(learner.predict(state), x, y, KEY)
+    return state
+
+
+def dtypes(state) -> list[jnp.dtype]:
+    return [leaf.dtype for leaf in jax.tree.leaves(state)]
+
+
+def assert_trees_close(one, other, **tolerance) -> None:
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, **(tolerance or {"rtol": 1e-9, "atol": 1e-11}))
+
+
+def assert_same_belief(learner: bs.Estimator, one, other) -> None:
+    """Two states may store a belief differently; the mean and covariance decide."""
+    np.testing.assert_allclose(learner.mean(one), learner.mean(other), rtol=1e-10)
+    rows = jnp.eye(MODEL.size)
+    np.testing.assert_allclose(
+        learner.covariance_between(one, rows),
+        learner.covariance_between(other, rows),
+        rtol=1e-9,
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_jit_changes_nothing(method, likelihood):
+    learner = make(method, likelihood)
+    state = learner.init(jax.random.key(0))
+    y = jnp.array(1.0) if likelihood == "categorical" else YS[0]
+
+    def step(state):
+        return learner.update(learner.predict(state), XS[0], y, KEY)
+
+    plain, jitted = step(step(state)), jax.jit(step)(jax.jit(step)(state))
+    assert_same_belief(learner, plain, jitted)
+
+
+def test_vmap_is_a_loop(method):
+    learner = make(method)
+    keys = jax.random.split(jax.random.key(0), 3)
+    batched = jax.vmap(learner.init)(keys)
+    batched = jax.vmap(learner.predict)(batched)
+    batched = jax.vmap(learner.update)(batched, XS[:3], YS[:3], jax.random.split(KEY, 3))
+    for i, key in enumerate(keys):
+        alone = learner.predict(learner.init(key))
+        alone = learner.update(alone, XS[i], YS[i], jax.random.split(KEY, 3)[i])
+        one = jax.tree.map(lambda leaf, i=i: leaf[i], batched)
+        assert_same_belief(learner, one, alone)
+
+
+def test_scan_and_donation_give_the_same_belief(method):
+    learner = make(method)
+    start = learner.init(jax.random.key(0))
+
+    def body(state, example):
+        return learner.update(learner.predict(state), *example, KEY), None
+
+    scan = jax.jit(lambda state: jax.lax.scan(body, state, (XS[:3], YS[:3]))[0], donate_argnums=0)
+    assert_same_belief(learner, scan(jax.tree.map(jnp.copy, start)), learn(learner))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_the_dtype_is_kept(method, likelihood, dtype):
+    learner = make(method, likelihood, drift=lambda step: 0.01 / (1 + step))
+    state = jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
+        learner.init(jax.random.key(0)),
+    )
+    y = 1 if likelihood == "categorical" else YS[0]
+    after = learner.update(learner.predict(state), XS[0], y, KEY)
+    assert dtypes(after) == dtypes(state)
+    assert learner.sample(after, KEY, 2).dtype == dtype
+
+
+def test_a_missing_label_is_skipped(method):
+    learner = make(method)
+    before = learner.predict(learn(learner))
+    for missing in (np.full(2, np.nan), np.array([np.nan, 1.0])):
+        assert_same_belief(learner, jax.jit(learner.update)(before, XS[4], missing, KEY), before)
+
+
+def test_a_batch_with_missing_labels_is_the_batch_without_them(method):
+    learner = make(method, "adaptive")
+    before = learner.predict(learn(learner))
+    ys = np.array([YS[4], [np.nan, np.nan], YS[5]])
+    some = learner.update_batch(before, XS[4:7], ys, KEY)
+    only = learner.update_batch(before, XS[[4, 6]], ys[[0, 2]], KEY)
+    assert_same_belief(learner, some, only)
+    assert_trees_close(some.noise, only.noise)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_bad_input_never_poisons_a_belief(method, bad):
+    learner = make(method)
+    before = learner.predict(learn(learner))
+    after = jax.jit(learner.update)(before, np.array([bad, 0.0]), YS[0], KEY)
+    assert_same_belief(learner, after, before)
+    after = jax.jit(learner.update)(before, XS[0], np.array([np.inf, 0.0]), KEY)
+    assert_same_belief(learner, after, before)
+
+
+def test_finite_in_is_finite_out(method):
+    learner = make(method)
+    state, _ = bs.run(learner, learn(learner), (1e3 * XS, 1e3 * YS), key=KEY)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(state))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "name"),
+    [
+        (np.ones(3), np.ones(2), "x"),
+        (np.ones((1, 2)), np.ones(2), "x"),
+        (np.ones(2), np.ones(3), "y"),
+        (np.ones(2), np.array(1.0), "y"),
+    ],
+)
+def test_wrong_shapes_are_refused_in_a_sentence(method, x, y, name):
+    learner = make(method)
+    state = learner.init(jax.random.key(0))
+    for call in (learner.update, jax.jit(learner.update)):
+        with pytest.raises(ValueError, match=rf"^{name} must have shape .*, got "):
+            call(state, x, y)
+
+
+def test_wrong_dtypes_are_refused_in_a_sentence(method):
+    learner = make(method)
+    state = learner.init(jax.random.key(0))
+    with pytest.raises(TypeError, match=r"^x must hold real numbers, got dtype complex128\."):
+        learner.update(state, np.ones(2) * 1j, np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error"),
+    [
+        ("decay", 1.5, ValueError),
+        ("decay", -0.1, ValueError),
+        ("decay", float("nan"), ValueError),
+        ("decay", "1", TypeError),
+        ("drift", -1e-9, ValueError),
+        ("drift", float("inf"), ValueError),
+        ("prior_precision", 0.0, ValueError),
+        ("prior_precision", -1.0, ValueError),
+        ("inflation", 0.1, TypeError),
+    ],
+)
+def test_bad_options_are_refused_by_name_and_value(method, option, value, error):
+    with pytest.raises(error, match=rf"^{option} must be .*{value}"):
+        make(method, **{option: value})
+
+
+def test_a_likelihood_of_another_kind_is_refused(method):
+    with pytest.raises(TypeError, match=r"^likelihood must be made by bayestream\.likelihoods"):
+        bs.make(method, MODEL, "gaussian")
+
+
+def test_schedules_are_read_at_their_own_step(method):
+    """γ_t and q_t change at step 2: two steps with one pair of numbers, one with another."""
+    changing = make(
+        method,
+        decay=lambda step: jnp.where(step < 2, 0.9, 0.5),
+        drift=lambda step: jnp.where(step < 2, 0.1, 0.2),
+    )
+    early, late = make(method, decay=0.9, drift=0.1), make(method, decay=0.5, drift=0.2)
+    state = learn(changing, 2)
+    assert_trees_close(state, learn(early, 2))
+    assert_trees_close(changing.predict(state), late.predict(state))
+
+
+def test_samples_have_the_beliefs_mean_and_covariance(method):
+    learner = make(method)
+    state, count = learn(learner), 20_000
+    draws = np.asarray(learner.sample(state, KEY, count))
+    covariance = np.asarray(learner.covariance_between(state, jnp.eye(MODEL.size)))
+    deviation = np.sqrt(np.diag(covariance))
+    error = (draws.mean(axis=0) - learner.mean(state)) / (deviation / np.sqrt(count))
+    assert np.abs(error).max() < 5
+    correlation_error = (np.cov(draws.T) - covariance) / np.outer(deviation, deviation)
+    assert np.abs(correlation_error).max() < 5 * np.sqrt(2 / count)
+
+
+def test_the_forecast_uses_the_noise_the_estimator_has_learnt(method):
+    learner = make(method, "adaptive")
+    state = learn(learner)
+    forecast = bs.predictive.linearized(learner, state, XS[0])
+    _, jacobian = jax.value_and_grad(lambda p: MODEL.apply(p, XS[0])[0])(learner.mean(state))
+    weights = learner.covariance_between(state, jacobian[None])
+    np.testing.assert_allclose(forecast.covariance[0, 0], weights[0, 0] + state.noise.noise[0, 0])
