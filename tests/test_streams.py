@@ -17,9 +17,7 @@ def test_targets_are_the_tasks_function_plus_noise_of_the_stated_variance():
     stream = bs.streams.piecewise_regression(0, tasks=4, length=5000, noise=0.04).examples
     waves = bs.streams.waves(0, tasks=4)
     x, y = stream.x[:, 0], stream.y[:, 0]
-    expected = x + 0.3 * np.sin(
-        waves.phase[stream.task] + waves.frequency[stream.task] * np.pi * x
-    )
+    expected = x + 0.3 * np.sin(waves.phase[stream.task] + waves.frequency[stream.task] * np.pi * x)
     error = y - expected
     assert abs(error.var() - 0.04) < 5 * 0.04 * np.sqrt(2 / error.size)
     assert np.abs(x).max() <= 2

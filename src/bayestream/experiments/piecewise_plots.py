@@ -37,7 +37,7 @@ def fits(outcomes: dict[str, Outcome], seed: int, path: Path, shown: int = 5) ->
             ax.plot(GRID, fit, color=color, lw=1.6, label="belief ± 2 sd")
             ax.set_title(f"task {task + 1}" if row == 0 else "", fontsize=9)
             ax.tick_params(labelsize=7)
-        axes[row, 0].set_ylabel(method)
+        axes[row, 0].set(ylabel=method, ylim=(functions.min() - 0.7, functions.max() + 0.7))
         axes[row, -1].legend(fontsize=6, loc="lower right", frameon=False)
     figure.suptitle("Belief after the last example of each task", fontsize=10)
     figure.savefig(path, dpi=130)
@@ -50,10 +50,12 @@ def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     ax = figure.subplots()
     for change in range(LENGTH, TASKS * LENGTH, LENGTH):
         ax.axvline(change, color="0.8", lw=0.8, zorder=0)
+    # The first steps, from random weights, would flatten all the rest.
+    ceiling = 1.1 * max(_rolling(o.error.ravel(), window)[LENGTH:].max() for o in outcomes.values())
     for method, outcome in outcomes.items():
         color, dashes = LOOKS[method]
         ax.plot(_rolling(outcome.error.ravel(), window), dashes, color=color, lw=1.4, label=method)
-    ax.set(xlabel="examples seen", ylabel=f"test RMSE (mean of {window})", ylim=(0, None))
+    ax.set(xlabel="examples seen", ylabel=f"test RMSE (mean of {window})", ylim=(0, ceiling))
     ax.set_title(
         "Error on the current function; it changes, unannounced, at each line", fontsize=10
     )
