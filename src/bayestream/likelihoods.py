@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -121,7 +122,7 @@ def poisson() -> Likelihood:
         mean=jnp.exp,
         variance=jnp.exp,
         sample=lambda key, eta: jax.random.poisson(key, jnp.exp(eta)).astype(eta.dtype),
-        support=lambda y, outputs: jnp.all((y >= 0) & (y == jnp.round(y))),
+        support=lambda y, outputs: jnp.all((y >= 0) & (y == jnp.round(y)) & jnp.isfinite(y)),
         expects="whole numbers, zero or above",
     )
 
@@ -146,14 +147,20 @@ def from_log_density(
     hessian = jax.hessian(log_density)
     score = jax.grad(log_density)
 
-    def fisher_factor(eta: Array) -> Array:
+    def roots(eta: Array) -> tuple[Array, Array]:
+        """The square roots of the information's eigenvalues, and its eigenvectors."""
         information = fisher(eta) if fisher else -hessian(eta, mean(eta))
         values, vectors = jnp.linalg.eigh(information)
-        return vectors * jnp.sqrt(jnp.maximum(values, 1e-6 * values[-1]))
+        lowest = jnp.maximum(1e-6 * values[-1], math.exp(_LOWEST_LOG / 2))
+        return jnp.sqrt(jnp.maximum(values, lowest)), vectors
+
+    def fisher_factor(eta: Array) -> Array:
+        scales, vectors = roots(eta)
+        return vectors * scales
 
     def residual(eta: Array, y: Array) -> Array:
-        factor = fisher_factor(eta)  # columns are orthogonal: B⁻¹ is a scaled transpose
-        return (score(eta, y) @ factor) / jnp.sum(factor**2, axis=0)
+        scales, vectors = roots(eta)
+        return (score(eta, y) @ vectors) / scales
 
     def refuse(*_: Any) -> Array:
         raise NotImplementedError(
@@ -215,7 +222,7 @@ def adaptive_gaussian(
         smallest = floor * jnp.eye(eta.shape[-1], dtype=eta.dtype) if full else floor
         average = squares / jnp.maximum(seen, 1.0) + smallest
         # A batch of n counts as n observations, all forecast from the same belief.
-        rate = jnp.maximum(minimum_rate * (seen > 0), seen / (carry.seen + seen + 1.0))
+        rate = jnp.maximum(1 - (1 - minimum_rate) ** seen, seen / (carry.seen + seen + 1.0))
         noise = (1 - rate) * carry.noise + rate * average
         return _RunningNoise(noise.astype(carry.noise.dtype), carry.seen + seen)
 

@@ -7,13 +7,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bayestream.rows import Rows
 from bayestream.types import Array, Likelihood, Model
 
 
 class Observation(NamedTuple):
     """N observations as M = N·K unit-noise Gaussian ones: all that conditioning needs."""
 
-    rows: Array  # Gᵀ (M, P): the paper's A H, here Bᵀ ∂η/∂θ
+    rows: Rows  # Gᵀ (M, P): the paper's A H, here Bᵀ ∂η/∂θ
     residual: Array  # v (M,): the paper's A (y − ŷ)
     outputs: Array  # η (N, C)
     observed: Array  # (N,): false where a label is missing or an input is not finite
@@ -28,14 +29,14 @@ def observe(model: Model, likelihood: Likelihood, mean: Array, xs: Array, ys: Ar
         )
         x = jnp.where(observed, x, jnp.zeros_like(x))
         y = jnp.where(observed, y, jnp.zeros_like(y))
-        eta, pull_back = jax.vjp(lambda params: model.apply(params, x), mean)
+        eta, activations, pull_back = model.linearize(mean, x)
         B = jnp.where(observed, likelihood.fisher_factor(eta), 0.0)
         v = jnp.where(observed, likelihood.residual(eta, y), 0.0)
-        (rows,) = jax.vmap(pull_back)(B.T)
-        return Observation(rows, v, eta, observed)
+        deltas = jax.vmap(pull_back)(B.T)
+        return Observation(Rows(activations, deltas), v, eta, observed)
 
     each = jax.vmap(one)(xs, ys)
-    return each._replace(rows=each.rows.reshape(-1, mean.size), residual=each.residual.reshape(-1))
+    return each._replace(residual=each.residual.reshape(-1))
 
 
 def jacobian(model: Model, params: Array, x: Array) -> tuple[Array, Array]:

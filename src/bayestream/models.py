@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from bayestream.types import Array, Key, Layer, Model
+from bayestream.types import Array, Key, Layer, Layered, Linearized, Model
 
 Activation = Callable[[Array], Array]
 
@@ -31,7 +32,7 @@ def mlp(
     >>> model.apply(parameters, jnp.ones(3)).shape
     (1,)
     """
-    _check_sizes("sizes", sizes, at_least=2)
+    _check_sizes("sizes", sizes)
     layers = _dense_layers(sizes, fan_in_scaled)
     size = layers[-1].offset + (layers[-1].inputs + 1) * layers[-1].outputs
 
@@ -43,9 +44,17 @@ def mlp(
         return [_dense_params(params, layer) for layer in layers]
 
     def apply(params: Array, x: Array) -> Array:
-        return _apply_dense(params, layers, activation, x)
+        return _apply_dense(params, layers, activation, x)[0]
 
-    return Model(init, apply, unravel, size, (sizes[0],), sizes[-1], layers)
+    def linearize(params: Array, x: Array) -> Linearized:
+        eta, pull_back, activations = jax.vjp(
+            lambda taps: _apply_dense(params, layers, activation, x, taps),
+            _taps(layers, params.dtype),
+            has_aux=True,
+        )
+        return eta, activations, lambda cotangent: pull_back(cotangent)[0]
+
+    return Model(init, apply, unravel, size, (sizes[0],), sizes[-1], linearize, layers)
 
 
 def lenet(
@@ -63,9 +72,12 @@ def lenet(
     >>> lenet().size
     421642
     """
+    _check_sizes("inputs", inputs, count=3)
+    _check_sizes("channels", channels, count=2)
+    _check_sizes("(hidden, outputs)", (hidden, outputs), count=2)
     height, width, depth = inputs
-    _check_sizes("inputs", inputs, at_least=3)
-    _check_sizes("channels", channels, at_least=2)
+    if height < 4 or width < 4:
+        raise ValueError(f"inputs must be at least 4×4 pixels, got {height}×{width}.")
     shapes = [(3, 3, depth, channels[0]), (3, 3, channels[0], channels[1])]
     offset = sum(prod(shape) + shape[-1] for shape in shapes)
     flat = (height // 4) * (width // 4) * channels[1]
@@ -81,23 +93,45 @@ def lenet(
         parts += [_init_dense(*pair) for pair in zip(keys[2:], layers, strict=True)]
         return jnp.concatenate(parts)
 
-    def unravel(params: Array) -> list[tuple[Array, Array]]:
+    def convolutions(params: Array) -> list[tuple[Array, Array]]:
         kernels: list[tuple[Array, Array]] = []
         start = 0
         for shape in shapes:
             kernel, start = params[start : start + prod(shape)].reshape(shape), start + prod(shape)
             bias, start = params[start : start + shape[-1]], start + shape[-1]
             kernels.append((kernel, bias))
-        return kernels + [_dense_params(params, layer) for layer in layers]
+        return kernels
 
-    def apply(params: Array, x: Array) -> Array:
+    def unravel(params: Array) -> list[tuple[Array, Array]]:
+        return convolutions(params) + [_dense_params(params, layer) for layer in layers]
+
+    def features(params: Array, x: Array) -> Array:
         image = x[None]
-        for kernel, bias in unravel(params)[:2]:
+        for kernel, bias in convolutions(params):
             image = activation(_convolve(image, kernel) + bias)
             image = _average_pool(image)
-        return _apply_dense(params, layers, activation, image.reshape(-1))
+        return image.reshape(-1)
 
-    return Model(init, apply, unravel, size, (height, width, depth), outputs)
+    def apply(params: Array, x: Array) -> Array:
+        return _apply_dense(params, layers, activation, features(params, x))[0]
+
+    def linearize(params: Array, x: Array) -> Linearized:
+        def forward(first: Array, taps: Layered) -> tuple[Array, Layered]:
+            return _apply_dense(params, layers, activation, features(first, x), taps)
+
+        # The convolutions' parameters come first, as one layer without structure.
+        eta, pull_back, activations = jax.vjp(
+            forward, params[:offset], _taps(layers, params.dtype), has_aux=True
+        )
+        plain = (jnp.ones(1, params.dtype), *activations)
+
+        def deltas(cotangent: Array) -> Layered:
+            first, dense = pull_back(cotangent)
+            return (first, *dense)
+
+        return eta, plain, deltas
+
+    return Model(init, apply, unravel, size, (height, width, depth), outputs, linearize, layers)
 
 
 def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int, ...]) -> Model:
@@ -112,7 +146,9 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
     >>> model.size, model.outputs
     (2, 1)
     """
-    template = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
+    # A pytree may be callable too (an equinox module is); only a leaf by itself is a function.
+    drawn = callable(params) and jax.tree.leaves(params) == [params]
+    template = jax.eval_shape(params, jax.random.key(0)) if drawn else params
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), template)
     flat, unravel = ravel_pytree(zeros)
     outputs = jax.eval_shape(lambda p, x: apply(unravel(p), x), flat, jnp.zeros(inputs, flat.dtype))
@@ -123,19 +159,23 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
         )
 
     def init(key: Key) -> Array:
-        return ravel_pytree(params(key) if callable(params) else params)[0]
+        return ravel_pytree(params(key) if drawn else params)[0]
 
     def apply_flat(params: Array, x: Array) -> Array:
         return jnp.reshape(apply(unravel(params), x), (outputs.size,))
 
-    return Model(init, apply_flat, unravel, flat.size, tuple(inputs), outputs.size)
+    def linearize(params: Array, x: Array) -> Linearized:
+        eta, pull_back = jax.vjp(lambda p: apply_flat(p, x), params)
+        return eta, (jnp.ones(1, params.dtype),), pull_back
+
+    return Model(init, apply_flat, unravel, flat.size, tuple(inputs), outputs.size, linearize)
 
 
-def _check_sizes(name: str, sizes: Sequence[int], *, at_least: int) -> None:
-    if len(sizes) < at_least or any(int(size) != size or size < 1 for size in sizes):
-        raise ValueError(
-            f"{name} must be at least {at_least} whole numbers above zero, got {list(sizes)}."
-        )
+def _check_sizes(name: str, sizes: Sequence[Any], *, count: int | None = None) -> None:
+    expected = "at least 2" if count is None else str(count)
+    wrong_length = len(sizes) < 2 if count is None else len(sizes) != count
+    if wrong_length or any(not isinstance(size, int | np.integer) or size < 1 for size in sizes):
+        raise ValueError(f"{name} must be {expected} whole numbers above zero, got {list(sizes)}.")
 
 
 def _dense_layers(sizes: Sequence[int], fan_in_scaled: bool, offset: int = 0) -> tuple[Layer, ...]:
@@ -167,13 +207,29 @@ def _dense_params(params: Array, layer: Layer) -> tuple[Array, Array]:
 
 
 def _apply_dense(
-    params: Array, layers: tuple[Layer, ...], activation: Activation, x: Array
-) -> Array:
+    params: Array,
+    layers: tuple[Layer, ...],
+    activation: Activation,
+    x: Array,
+    taps: Layered | None = None,
+) -> tuple[Array, Layered]:
+    """η and each layer's input with a 1 for the bias; `taps` are added before each activation.
+
+    The derivative to a tap is the layer's delta; the kernel's is its outer product with the input.
+    """
+    activations: list[Array] = []
     for index, layer in enumerate(layers):
         kernel, bias = _dense_params(params, layer)
-        x = (layer.scale * x) @ kernel + bias
+        x = layer.scale * x
+        activations.append(jnp.concatenate([x, jnp.ones(1, x.dtype)]))
+        x = x @ kernel + bias
+        x = x if taps is None else x + taps[index]
         x = activation(x) if index < len(layers) - 1 else x
-    return x
+    return x, tuple(activations)
+
+
+def _taps(layers: tuple[Layer, ...], dtype: Any) -> Layered:
+    return tuple(jnp.zeros(layer.outputs, dtype) for layer in layers)
 
 
 def _convolve(image: Array, kernel: Array) -> Array:

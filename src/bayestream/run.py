@@ -98,7 +98,8 @@ def run(
             skipped += sorted(chunk.bad)
             if len(chunk.positions):
                 state, values = _scan(estimator, record, state, chunk.good, chunk.positions, key)
-                kept.append(jax.block_until_ready(values))
+                kept.append(values)
+                jax.block_until_ready(state)
             bar.advance(len(chunk.positions) + len(chunk.bad))
     if not kept:
         none = _nothing(estimator.model, estimator.likelihood(state))

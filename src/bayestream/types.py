@@ -22,6 +22,10 @@ def at(value: ScalarOrSchedule, step: Array, dtype: Any) -> Array:
     return jnp.asarray(value(step) if callable(value) else value, dtype)
 
 
+Layered = tuple[jax.Array, ...]
+Linearized = tuple[jax.Array, Layered, Callable[[jax.Array], Layered]]
+
+
 class Layer(NamedTuple):
     """A dense layer's place in the flat vector: (inputs + 1, outputs) row-major, bias last."""
 
@@ -40,7 +44,10 @@ class Model(NamedTuple):
     size: int  # P
     inputs: tuple[int, ...]  # the shape of one x
     outputs: int  # C
-    layers: tuple[Layer, ...] = ()  # the whole network as dense layers; empty when it is not
+    # (parameters, x) → η, the activations (inputs_l,) of each layer in the order of the flat
+    # vector, and a function from ∂/∂η (C,) to the layers' deltas (outputs_l,); see `rows.Rows`.
+    linearize: Callable[[Array, Array], Linearized]
+    layers: tuple[Layer, ...] = ()  # where its dense layers lie
 
 
 class Likelihood(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from bayestream import rows
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.gaussians import dense
 from bayestream.gaussians.dense import DenseGaussian
@@ -47,9 +48,8 @@ def fcekf(
         return DenseGaussian(mean, jnp.eye(model.size, dtype=mean.dtype) / eta)
 
     def update(belief: DenseGaussian, observation: Observation, key: Key | None) -> DenseGaussian:
-        G = observation.rows
-        cross = G @ belief.covariance  # Gᵀ Σ
-        root = cholesky_of_identity_plus(cross @ G.T)
+        cross = rows.times(observation.rows, belief.covariance).T  # Gᵀ Σ
+        root = cholesky_of_identity_plus(rows.times(observation.rows, cross))
         half = half_solve(root, cross)
         mean = belief.mean + half_solve(root, observation.residual) @ half
         return DenseGaussian(mean, belief.covariance - half.T @ half)

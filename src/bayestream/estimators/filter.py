@@ -70,7 +70,7 @@ def gaussian_filter(
     check_non_negative("drift", drift)
     chosen = inflations.none() if inflation is None else inflation
     check_made_by("inflation", chosen, Inflation, "bayestream.inflation (bayesian, simple, hybrid)")
-    stays = not callable(decay) and not callable(drift) and decay == 1 and drift == 0
+    stays = is_stationary(decay, drift, None)
     observations = evolving(likelihood)
 
     def init(key: Key) -> FilterState:
@@ -126,6 +126,14 @@ def gaussian_filter(
         covariance_between=lambda state, rows: family.covariance_between(state.belief, rows),
         sample=sample,
     )
+
+
+def is_stationary(
+    decay: ScalarOrSchedule, drift: ScalarOrSchedule, inflation: Inflation | None
+) -> bool:
+    """Whether predict is known to do nothing."""
+    moves = callable(decay) or callable(drift) or decay != 1 or drift != 0
+    return not moves and inflation is None
 
 
 def steady_state(*, decay: ScalarOrSchedule, prior_precision: float) -> ScalarOrSchedule:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from bayestream.checks import check_rank
-from bayestream.estimators.filter import gaussian_filter
-from bayestream.gaussians import dlr
+from bayestream.estimators.filter import gaussian_filter, is_stationary
+from bayestream.gaussians import lazy_dlr
 from bayestream.gaussians.dlr import DLRGaussian
-from bayestream.gaussians.linalg import solve_identity_plus
+from bayestream.gaussians.lazy_dlr import LazyDLR
 from bayestream.inflation import Inflation
 from bayestream.linearize import Observation
 from bayestream.types import (
@@ -57,20 +57,21 @@ def lofi(
     (33,)
     """
     check_rank(rank, model.size)
+    ever_moves = not is_stationary(decay, drift, inflation)
 
-    def start(mean: Array, eta: Array) -> DLRGaussian:
-        diag = jnp.full_like(mean, eta)
-        return DLRGaussian(mean, diag, jnp.zeros((rank, model.size), mean.dtype))
+    def start(mean: Array, eta: Array) -> LazyDLR:
+        factor = jnp.zeros((rank, model.size), mean.dtype)
+        return lazy_dlr.at_rest(
+            DLRGaussian(mean, jnp.full_like(mean, eta), factor), ever_moves=ever_moves
+        )
 
-    def update(belief: DLRGaussian, observation: Observation, key: Key | None) -> DLRGaussian:
-        exact = dlr.expand(belief, observation.rows)  # Alg. 3, lines 2–6: W̃ = [W, Hᵀ Aᵀ]
-        mean = belief.mean + _gain_times_residual(exact, observation.residual)  # lines 7–10
-        return dlr.truncate(exact._replace(mean=mean), rank)  # lines 11–16
+    def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
+        return lazy_dlr.condition(belief, observation.rows, observation.residual)
 
     return gaussian_filter(
         model,
         likelihood,
-        family=dlr,
+        family=lazy_dlr,
         start=start,
         condition=update,
         prior_precision=prior_precision,
@@ -78,14 +79,3 @@ def lofi(
         drift=drift,
         inflation=inflation,
     )
-
-
-def _gain_times_residual(exact: DLRGaussian, residual: Array) -> Array:
-    """K e = (Υ + W̃ W̃ᵀ)⁻¹ G v, where G is the last columns of W̃ and v the whitened residual.
-
-    Since (Υ + W̃ W̃ᵀ)⁻¹ W̃ = Υ⁻¹ W̃ (I + W̃ᵀ Υ⁻¹ W̃)⁻¹, this needs no difference of large numbers.
-    """
-    _, upsilon, W = exact
-    scaled = W / upsilon
-    v = jnp.zeros(W.shape[:1], W.dtype).at[W.shape[0] - residual.size :].set(residual)
-    return solve_identity_plus(scaled @ W.T, v) @ scaled

@@ -7,13 +7,15 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from bayestream import rows
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter
-from bayestream.gaussians import spherical
+from bayestream.gaussians import dlr, spherical
 from bayestream.gaussians.linalg import solve_identity_plus
 from bayestream.gaussians.spherical import SphericalGaussian
 from bayestream.inflation import Inflation
 from bayestream.linearize import Observation
+from bayestream.rows import Rows
 from bayestream.types import (
     Array,
     Estimator,
@@ -25,19 +27,19 @@ from bayestream.types import (
 )
 
 # (λ (L,), Uᵀ (L, P), Gᵀ (M, P), key) → the new (λ, Uᵀ)
-Projection = Callable[[Array, Array, Array, Key | None], tuple[Array, Array]]
+Projection = Callable[[Array, Array, Rows, Key | None], tuple[Array, Array]]
 
 
-def svd(scales: Array, basis: Array, rows: Array, key: Key | None) -> tuple[Array, Array]:
+def svd(scales: Array, basis: Array, G: Rows, key: Key | None) -> tuple[Array, Array]:
     """The L largest singular directions of W̃ = [U Λ, G]; draws no random numbers."""
-    expanded = jnp.concatenate([scales[:, None] * basis, rows])
-    _, V = jnp.linalg.eigh(expanded @ expanded.T)
-    rotated = V[:, ::-1][:, : scales.size].T @ expanded
+    W = scales[:, None] * basis
+    _, V = jnp.linalg.eigh(dlr.joint_gram(W, G, jnp.ones_like(basis, shape=basis.shape[1:])))
+    rotated = dlr.mix(W, G, V[:, ::-1][:, : scales.size].T)
     scales = jnp.linalg.norm(rotated, axis=1)  # λ: as V is orthogonal, these are singular values
     return scales, _unit(rotated, scales)
 
 
-def orthogonal(scales: Array, basis: Array, rows: Array, key: Key | None) -> tuple[Array, Array]:
+def orthogonal(scales: Array, basis: Array, G: Rows, key: Key | None) -> tuple[Array, Array]:
     """SVD-orth: each new column, in random order, may replace the least informative direction.
 
     Only the part of it that is orthogonal to the basis counts: O(P L) a column, and less
@@ -53,7 +55,7 @@ def orthogonal(scales: Array, basis: Array, rows: Array, key: Key | None) -> tup
 
     def visit(j: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         scales, basis = carry
-        column = rows[j]
+        column = rows.combine(G, jax.nn.one_hot(j, order.size, dtype=basis.dtype))
         v = column - (basis @ column) @ basis
         length = jnp.linalg.norm(v)
         k = jnp.argmin(scales)
@@ -61,7 +63,7 @@ def orthogonal(scales: Array, basis: Array, rows: Array, key: Key | None) -> tup
         basis = basis.at[k].set(jnp.where(replace, _unit(v, length), basis[k]))
         return scales.at[k].max(length), basis
 
-    order = jax.random.permutation(key, rows.shape[0])
+    order = jax.random.permutation(key, rows.count(G))
     return jax.lax.fori_loop(0, order.size, lambda i, c: visit(order[i], c), (scales, basis))
 
 
@@ -99,10 +101,11 @@ def lofi_spherical(
         belief: SphericalGaussian, observation: Observation, key: Key | None
     ) -> SphericalGaussian:
         mu, eta, scales, basis = belief
-        W = jnp.concatenate([scales[:, None] * basis, observation.rows])
+        W, G = scales[:, None] * basis, observation.rows
         v = jnp.concatenate([jnp.zeros_like(scales), observation.residual])
-        mean = mu + solve_identity_plus(W @ W.T / eta, v) @ W / eta
-        return SphericalGaussian(mean, eta, *projection(scales, basis, observation.rows, key))
+        gram = dlr.joint_gram(W, G, jnp.full_like(mu, 1 / eta))
+        mean = mu + dlr.mix(W, G, solve_identity_plus(gram, v)) / eta
+        return SphericalGaussian(mean, eta, *projection(scales, basis, G, key))
 
     return gaussian_filter(
         model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from bayestream import rows
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.gaussians import diagonal
 from bayestream.gaussians.diagonal import DiagonalGaussian
@@ -48,10 +49,10 @@ def vdekf(
     def update(
         belief: DiagonalGaussian, observation: Observation, key: Key | None
     ) -> DiagonalGaussian:
-        G = observation.rows
-        scaled = G / belief.diag
-        mean = belief.mean + solve_identity_plus(scaled @ G.T, observation.residual) @ scaled
-        return DiagonalGaussian(mean, belief.diag + jnp.sum(G**2, axis=0))
+        G, upsilon = observation.rows, belief.diag
+        weights = solve_identity_plus(rows.gram(G, 1 / upsilon), observation.residual)
+        mean = belief.mean + rows.combine(G, weights) / upsilon
+        return DiagonalGaussian(mean, upsilon + rows.squares(G))
 
     return gaussian_filter(
         model,

@@ -1,18 +1,21 @@
 """Posterior families and their linear algebra."""
 
-from bayestream.gaussians import dense, diagonal, dlr, spherical
+from bayestream.gaussians import dense, diagonal, dlr, lazy_dlr, spherical
 from bayestream.gaussians.dense import DenseGaussian
 from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians.lazy_dlr import LazyDLR
 from bayestream.gaussians.spherical import SphericalGaussian
 
 __all__ = [
     "DLRGaussian",
     "DenseGaussian",
     "DiagonalGaussian",
+    "LazyDLR",
     "SphericalGaussian",
     "dense",
     "diagonal",
     "dlr",
+    "lazy_dlr",
     "spherical",
 ]

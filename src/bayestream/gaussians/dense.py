@@ -52,9 +52,9 @@ def covariance_times(belief: DenseGaussian, vectors: Array) -> Array:
     return vectors @ belief.covariance
 
 
-def covariance_between(belief: DenseGaussian, rows: Array) -> Array:
+def covariance_between(belief: DenseGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P)."""
-    return rows @ belief.covariance @ rows.T
+    return J @ belief.covariance @ J.T
 
 
 def variance(belief: DenseGaussian) -> Array:

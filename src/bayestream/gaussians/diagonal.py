@@ -49,9 +49,9 @@ def covariance_times(belief: DiagonalGaussian, vectors: Array) -> Array:
     return vectors / belief.diag
 
 
-def covariance_between(belief: DiagonalGaussian, rows: Array) -> Array:
+def covariance_between(belief: DiagonalGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P)."""
-    return (rows / belief.diag) @ rows.T
+    return (J / belief.diag) @ J.T
 
 
 def variance(belief: DiagonalGaussian) -> Array:

@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
 
+from bayestream import rows
 from bayestream.gaussians import dense
 from bayestream.gaussians.linalg import (
     cholesky_of_identity_plus,
     half_solve,
     solve_identity_plus,
 )
+from bayestream.rows import Rows
 from bayestream.types import Array, Key
 
 
@@ -54,21 +57,39 @@ def add_precision(belief: DLRGaussian, amount: Array) -> DLRGaussian:
     return belief._replace(diag=belief.diag + amount)
 
 
-def expand(belief: DLRGaussian, rows: Array) -> DLRGaussian:
-    """Σ⁻¹ ← Σ⁻¹ + G Gᵀ, exactly, at the price of more rank."""
-    return belief._replace(factor=jnp.concatenate([belief.factor, rows]))
+def condition(belief: DLRGaussian, G: Rows, residual: Array) -> DLRGaussian:
+    """Condition on unit-noise observations with Jacobian Gᵀ and residual v, keeping the rank.
 
-
-def truncate(belief: DLRGaussian, rank: int) -> DLRGaussian:
-    """Keep the `rank` largest directions of W; the diagonal takes the squares of the rest.
-
-    W is rotated by the eigenvectors of WᵀW, largest first. Nothing is divided by a singular
-    value, so however small they are, diag(Σ⁻¹) stays exact to rounding.
+    Algorithm 3 of the paper. The precision gains G Gᵀ; W̃ = [W, G] is rotated by the eigenvectors
+    of W̃ᵀW̃, largest first, the first L columns stay, and the diagonal takes the squares of the
+    rest. Nothing is divided by a singular value, so however small they are, diag(Σ⁻¹) stays exact.
     """
     mu, upsilon, W = belief
-    _, V = jnp.linalg.eigh(W @ W.T)
-    rotated = V[:, ::-1].T @ W
-    return DLRGaussian(mu, upsilon + jnp.sum(rotated[rank:] ** 2, axis=0), rotated[:rank])
+    rank = len(W)
+    # Lines 7–10. Since (Υ + W̃W̃ᵀ)⁻¹ W̃ = Υ⁻¹ W̃ (I + W̃ᵀΥ⁻¹W̃)⁻¹, the gain times the error needs no
+    # difference of large numbers: G v is W̃ [0; v].
+    v = jnp.concatenate([jnp.zeros(rank, W.dtype), residual])
+    weights = solve_identity_plus(joint_gram(W, G, 1 / upsilon), v)
+    mu = mu + mix(W, G, weights) / upsilon
+    # Lines 11–16.
+    _, vectors = jnp.linalg.eigh(joint_gram(W, G, jnp.ones_like(upsilon)))
+    V = vectors[:, ::-1].T
+    # One dropped direction at a time: together they would be P × M.
+    upsilon = jax.lax.fori_loop(rank, len(V), lambda r, u: u + mix(W, G, V[r]) ** 2, upsilon)
+    return DLRGaussian(mu, upsilon, mix(W, G, V[:rank]))
+
+
+def joint_gram(factor: Array, G: Rows, weights: Array) -> Array:
+    """W̃ᵀ diag(w) W̃ for W̃ = [W, G], without writing G out: (L + M, L + M)."""
+    weighted = factor * weights
+    cross = rows.times(G, weighted)
+    return jnp.block([[weighted @ factor.T, cross], [cross.T, rows.gram(G, weights)]])
+
+
+def mix(factor: Array, G: Rows, weights: Array) -> Array:
+    """W̃ u for W̃ = [W, G] and each of the weights u (…, L + M): (…, P)."""
+    rank = len(factor)
+    return weights[..., :rank] @ factor + rows.combine(G, weights[..., rank:])
 
 
 def covariance_times(belief: DLRGaussian, vectors: Array) -> Array:
@@ -78,17 +99,23 @@ def covariance_times(belief: DLRGaussian, vectors: Array) -> Array:
     return vectors / upsilon - _weights(belief, vectors) @ scaled
 
 
-def covariance_between(belief: DLRGaussian, rows: Array) -> Array:
-    """J Σ Jᵀ for rows J (n, P)."""
-    return rows @ covariance_times(belief, rows).T
+def covariance_between(belief: DLRGaussian, J: Array) -> Array:
+    """J Σ Jᵀ for rows J (n, P), as Σ = Σ Υ Σ + (Wᵀ Σ)ᵀ (Wᵀ Σ): positive, also where Σ J cancels."""
+    spread, weights = covariance_times(belief, J), _weights(belief, J)
+    return (spread * belief.diag) @ spread.T + weights @ weights.T
 
 
 def variance(belief: DLRGaussian) -> Array:
-    """The diagonal of Σ: 1/Υ less the squared rows of L⁻¹ Wᵀ Υ⁻¹."""
+    """The diagonal of Σ: 1/Υ less the squared rows of L⁻¹ Wᵀ Υ⁻¹.
+
+    Where that cancels, Σ = Σ Υ Σ + (Wᵀ Σ)ᵀ (Wᵀ Σ) says it is at least the second term's.
+    """
     _, upsilon, W = belief
     scaled = W / upsilon
-    half = half_solve(cholesky_of_identity_plus(scaled @ W.T), scaled)
-    return 1 / upsilon - jnp.sum(half**2, axis=0)
+    root = cholesky_of_identity_plus(scaled @ W.T)
+    half = half_solve(root, scaled)
+    weights = solve_triangular(root, half, lower=True, trans=1)
+    return jnp.maximum(1 / upsilon - jnp.sum(half**2, axis=0), jnp.sum(weights**2, axis=0))
 
 
 def log_determinant(belief: DLRGaussian) -> Array:

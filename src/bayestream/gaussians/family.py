@@ -36,7 +36,7 @@ class Family(Protocol[Belief]):
         """Σ v for v (P,) or for each row of (n, P)."""
         ...
 
-    def covariance_between(self, belief: Belief, rows: Array) -> Array:
+    def covariance_between(self, belief: Belief, J: Array) -> Array:
         """J Σ Jᵀ for rows J (n, P)."""
         ...
 

@@ -28,6 +28,11 @@ def solve_identity_plus(gram: Array, right: Array) -> Array:
     return cho_solve((cholesky_of_identity_plus(gram), True), right)
 
 
+def inverse_of_identity_plus(gram: Array) -> Array:
+    """(I + S)⁻¹."""
+    return solve_identity_plus(gram, jnp.eye(gram.shape[-1], dtype=gram.dtype))
+
+
 def half_solve(factor: Array, right: Array) -> Array:
     """L⁻¹ right, for a lower-triangular L."""
     return solve_triangular(factor, right, lower=True)

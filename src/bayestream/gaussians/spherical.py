@@ -54,9 +54,9 @@ def covariance_times(belief: SphericalGaussian, vectors: Array) -> Array:
     return dlr.covariance_times(to_dlr(belief), vectors)
 
 
-def covariance_between(belief: SphericalGaussian, rows: Array) -> Array:
+def covariance_between(belief: SphericalGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P)."""
-    return dlr.covariance_between(to_dlr(belief), rows)
+    return dlr.covariance_between(to_dlr(belief), J)
 
 
 def variance(belief: SphericalGaussian) -> Array:

@@ -1,0 +1,383 @@
+// One instruction set's two passes. Compiled with -DREAL=float|double, -DVARIANT=<name> and
+// -DVECTOR_BYTES=16|32|64. Only builtins here: an inline function of the standard library, compiled
+// for this instruction set, could be linked in where an older one is needed.
+#include "kernels.h"
+
+namespace bayestream {
+namespace {
+
+using Real = REAL;
+typedef Real Vec __attribute__((vector_size(VECTOR_BYTES)));
+typedef Real Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(Real)), may_alias));
+
+// Register blocks are arrays of constant size; unrolled, they live in registers.
+#define UNROLL _Pragma("GCC unroll 8")
+
+constexpr Index kWidth = VECTOR_BYTES / sizeof(Real);
+constexpr Index kTile = 256;                            // parameters handled at once
+constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
+constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
+constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
+
+inline Vec load(const Real* p) { return *reinterpret_cast<const Loose*>(p); }
+inline void store(Real* p, Vec v) { *reinterpret_cast<Loose*>(p) = v; }
+inline Index min(Index a, Index b) { return a < b ? a : b; }
+inline Index padded(Index count) { return (count + kWidth - 1) / kWidth * kWidth; }
+
+inline double add_lanes(const Real* lanes) {
+  double total = 0;
+  for (Index w = 0; w < kWidth; ++w) total += lanes[w];
+  return total;
+}
+
+// A run of parameters of one layer that share their activations, at most a tile of them.
+struct Run {
+  const Block<Real>* block;
+  Index begin, count, input, output;  // output: the first one's
+};
+
+template <typename Visit>
+inline void for_runs(const Task<Real>& task, Index begin, Index end, Visit visit) {
+  for (Index b = 0; b < task.block_count; ++b) {
+    const Block<Real>& block = task.blocks[b];
+    const Index stop = min(end, block.offset + block.inputs * block.outputs);
+    Index p = begin > block.offset ? begin : block.offset;
+    while (p < stop) {
+      const Index input = (p - block.offset) / block.outputs;
+      const Index output = (p - block.offset) % block.outputs;
+      const Index count = min(min(block.outputs - output, stop - p), kTile);
+      visit(Run{&block, p, count, input, output});
+      p += count;
+    }
+  }
+}
+
+// What waits for each parameter of a run, padded so that vectors may read past its end.
+struct Waiting {
+  Real ratio[kTile];    // z / W
+  Real inverse[kTile];  // 1 / upsilon'
+  Real late[kTile];     // what z z' is multiplied by to give q s W1 W1'
+  Real diag[kTile];     // upsilon'
+};
+
+inline void settle(const Task<Real>& task, const Run& run, Waiting& now) {
+  const Real gamma = task.decay, gamma2 = gamma * gamma, q = task.drift;
+  const Real shrink = gamma * __builtin_sqrt(task.power);
+  const Real step = gamma != 0 ? q / gamma2 : Real(0);  // z is zero anyway where gamma is
+  const Real* diag = task.diag + run.begin;
+  for (Index t = 0; t < run.count; ++t) {
+    const Real u = task.power * diag[t] + task.added, spread = gamma2 + q * u;
+    const Real both = 1 / (u * spread);  // one division for 1 / u and 1 / spread
+    now.ratio[t] = shrink * u * both;
+    now.inverse[t] = spread * spread * both;
+    now.late[t] = step * spread;
+    now.diag[t] = u * u * both;
+  }
+  for (Index t = run.count; t < padded(run.count); ++t)
+    now.ratio[t] = now.inverse[t] = now.late[t] = now.diag[t] = 0;
+}
+
+// Loops over a run, left to the compiler: `out` never overlaps the rest.
+inline void scale(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
+  for (Index t = 0; t < count; ++t) out[t] = a * x[t];
+}
+inline void scale(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
+                  Index count) {
+  for (Index t = 0; t < count; ++t) out[t] = w[t] * x[t];
+}
+// The same, of memory that is read in order: by the time it is wanted, the next tile is in cache.
+inline void scale_stream(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
+                         Index count) {
+  for (Index t = 0; t < count; t += 64 / sizeof(Real)) __builtin_prefetch(x + kTile + t);
+  scale(out, w, x, count);
+}
+inline void add_scaled(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
+  for (Index t = 0; t < count; ++t) out[t] += a * x[t];
+}
+inline void add_squares(Real* __restrict out, const Real* __restrict x, Index count) {
+  for (Index t = 0; t < count; ++t) out[t] += x[t] * x[t];
+}
+inline void copy(Real* __restrict out, const Real* __restrict x, Index count) {
+  for (Index t = 0; t < count; ++t) out[t] = x[t];
+}
+inline void clear(Real* out, Index begin, Index end) {
+  for (Index t = begin; t < end; ++t) out[t] = 0;
+}
+
+// sums[i][j] += x_i y_j over `stop` parameters: one register block, its lanes added up at the end.
+template <Index kRows, Index kColumns>
+__attribute__((noinline)) void multiply_block(const Real* x, const Real* y, Index stop, Index stride, Real* sums) {
+  Vec sum[kRows][kColumns];
+  UNROLL for (Index i = 0; i < kRows; ++i)
+    UNROLL for (Index j = 0; j < kColumns; ++j) sum[i][j] = load(sums + (i * stride + j) * kWidth);
+  for (Index t = 0; t < stop; t += kWidth) {
+    Vec beside[kColumns];
+    UNROLL for (Index j = 0; j < kColumns; ++j) beside[j] = load(y + j * kTile + t);
+    UNROLL for (Index i = 0; i < kRows; ++i) {
+      const Vec row = load(x + i * kTile + t);
+      UNROLL for (Index j = 0; j < kColumns; ++j) sum[i][j] += row * beside[j];
+    }
+  }
+  UNROLL for (Index i = 0; i < kRows; ++i)
+    UNROLL for (Index j = 0; j < kColumns; ++j) store(sums + (i * stride + j) * kWidth, sum[i][j]);
+}
+
+template <Index kRows>
+inline void multiply_rows(const Real* x, const Real* y, Index columns, Index stop, Index stride,
+                          Real* sums) {
+  Index j = 0;
+  for (; j + kGroup <= columns; j += kGroup)
+    multiply_block<kRows, kGroup>(x, y + j * kTile, stop, stride, sums + j * kWidth);
+  switch (columns - j) {
+    case 4: return multiply_block<kRows, 4>(x, y + j * kTile, stop, stride, sums + j * kWidth);
+    case 3: return multiply_block<kRows, 3>(x, y + j * kTile, stop, stride, sums + j * kWidth);
+    case 2: return multiply_block<kRows, 2>(x, y + j * kTile, stop, stride, sums + j * kWidth);
+    case 1: return multiply_block<kRows, 1>(x, y + j * kTile, stop, stride, sums + j * kWidth);
+  }
+}
+
+// sums (rows, stride) += x y', for tiles x (rows, kTile) and y (columns, kTile); `lower`: only the
+// groups of rows on and below the diagonal.
+inline void multiply(const Real* x, Index rows, const Real* y, Index columns, Index stop,
+                     Index stride, bool lower, Real* sums) {
+  for (Index i = 0; i < rows; i += kGroup) {
+    const Index group = min(kGroup, rows - i), until = lower ? i + group : columns;
+    const Real* from = x + i * kTile;
+    Real* to = sums + i * stride * kWidth;
+    switch (group) {
+      case 5: multiply_rows<5>(from, y, until, stop, stride, to); break;
+      case 4: multiply_rows<4>(from, y, until, stop, stride, to); break;
+      case 3: multiply_rows<3>(from, y, until, stop, stride, to); break;
+      case 2: multiply_rows<2>(from, y, until, stop, stride, to); break;
+      case 1: multiply_rows<1>(from, y, until, stop, stride, to); break;
+    }
+  }
+}
+
+// A layer of one input is rows without structure, multiplied tile by tile. In others, what meets
+// a delta is first summed over inputs: z a and a a / upsilon', for each output.
+inline bool structured(const Block<Real>& block) { return block.inputs > 1; }
+
+// Where the first pass keeps its sums and its tiles.
+struct GramMemory {
+  Index low, high;                // L and M
+  Real *plain, *scaled, *drift;   // (L, L) vectors each
+  Real *cross, *cross_scaled;     // (L, M) vectors each: rows without structure
+  Real *own, *own_scaled;         // (M, M) vectors each: rows without structure
+  Real* z;                        // tiles (L, kTile)
+  Real *z_scaled, *z_late;        // the same, times 1 / upsilon' and times `late`
+  Real *g, *g_scaled;             // tiles (M, kTile)
+  Real* by_output;                // then, layer by layer, (N, 2 L + N, outputs)
+
+  GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), high(task.rows()) {
+    const auto take = [&](Index count) {
+      Real* taken = memory;
+      memory += count;
+      return taken;
+    };
+    plain = take(low * low * kWidth);
+    scaled = take(low * low * kWidth);
+    drift = take(low * low * kWidth);
+    cross = take(low * high * kWidth);
+    cross_scaled = take(low * high * kWidth);
+    own = take(high * high * kWidth);
+    own_scaled = take(high * high * kWidth);
+    z = take(low * kTile);
+    z_scaled = take(low * kTile);
+    z_late = take(low * kTile);
+    g = take(high * kTile);
+    g_scaled = take(high * kTile);
+    by_output = memory;
+  }
+};
+
+Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
+  return structured(block) ? task.examples * (2 * task.rank + task.examples) * block.outputs : 0;
+}
+
+Index gram_memory(const Task<Real>& task) {
+  Index total = GramMemory(task, nullptr).by_output - static_cast<Real*>(nullptr);
+  for (Index b = 0; b < task.block_count; ++b) total += by_output_size(task, task.blocks[b]);
+  return total + kWidth;
+}
+
+void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
+  const GramMemory to(task, memory);
+  const Index low = to.low, high = to.high;
+  const bool drifting = task.drift != 0 && low > 0;
+  Waiting now;
+  for_runs(task, begin, end, [&](const Run& run) {
+    settle(task, run, now);
+    const Index stop = padded(run.count);
+    for (Index l = 0; l < low; ++l) {
+      Real* z = to.z + l * kTile;
+      scale_stream(z, now.ratio, task.factor + l * task.size + run.begin, run.count);
+      clear(z, run.count, stop);
+      scale(to.z_scaled + l * kTile, now.inverse, z, stop);
+      if (drifting) scale(to.z_late + l * kTile, now.late, z, stop);
+    }
+    multiply(to.z, low, to.z, low, stop, low, true, to.plain);
+    multiply(to.z_scaled, low, to.z, low, stop, low, true, to.scaled);
+    if (drifting) multiply(to.z_late, low, to.z, low, stop, low, true, to.drift);
+
+    const Block<Real>& block = *run.block;
+    if (!structured(block)) {
+      for (Index m = 0; m < high; ++m) {
+        const Real a = block.activations[m / task.columns];
+        Real* g = to.g + m * kTile;
+        scale(g, a, block.deltas + m * block.outputs + run.output, run.count);
+        clear(g, run.count, stop);
+        scale(to.g_scaled + m * kTile, now.inverse, g, stop);
+      }
+      multiply(to.z, low, to.g, high, stop, high, false, to.cross);
+      multiply(to.z_scaled, low, to.g, high, stop, high, false, to.cross_scaled);
+      multiply(to.g, high, to.g, high, stop, high, true, to.own);
+      multiply(to.g_scaled, high, to.g, high, stop, high, true, to.own_scaled);
+      return;
+    }
+    Real* home = to.by_output;
+    for (const Block<Real>* b = task.blocks; b != &block; ++b) home += by_output_size(task, *b);
+    const auto add = [&](Index line, Real a, const Real* tile) {
+      add_scaled(home + line * block.outputs + run.output, a, tile, run.count);
+    };
+    Index line = 0;
+    for (Index n = 0; n < task.examples; ++n) {
+      const Real a = block.activations[n * block.inputs + run.input];
+      for (Index l = 0; l < low; ++l) {
+        add(line++, a, to.z + l * kTile);
+        add(line++, a, to.z_scaled + l * kTile);
+      }
+      for (Index n2 = 0; n2 < task.examples; ++n2)
+        add(line++, a * block.activations[n2 * block.inputs + run.input], now.inverse);
+    }
+  });
+}
+
+// sum_o w_o x_o y_o, and without w; many sums at once, since the order of one is fixed.
+inline double dot(const Real* x, const Real* y, const Real* w, Index count) {
+  Vec sum = {};
+  Index t = 0;
+  for (; t + kWidth <= count; t += kWidth)
+    sum += load(x + t) * load(y + t) * (w ? load(w + t) : Vec{} + 1);
+  double total = add_lanes(reinterpret_cast<const Real*>(&sum));
+  for (; t < count; ++t) total += x[t] * y[t] * (w ? w[t] : Real(1));
+  return total;
+}
+
+void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
+  const GramMemory from(task, const_cast<Real*>(memory));
+  const Index low = from.low, high = from.high, all = low + high;
+  for (Index i = 0; i < low; ++i) {
+    for (Index j = 0; j <= i; ++j) {
+      grams.plain[i * all + j] += add_lanes(from.plain + (i * low + j) * kWidth);
+      grams.scaled[i * all + j] += add_lanes(from.scaled + (i * low + j) * kWidth);
+      grams.drift[i * all + j] += add_lanes(from.drift + (i * low + j) * kWidth);
+    }
+    for (Index m = 0; m < high; ++m) {
+      grams.plain[(low + m) * all + i] += add_lanes(from.cross + (i * high + m) * kWidth);
+      grams.scaled[(low + m) * all + i] += add_lanes(from.cross_scaled + (i * high + m) * kWidth);
+    }
+  }
+  for (Index i = 0; i < high; ++i)
+    for (Index j = 0; j <= i; ++j) {
+      double* plain = grams.plain + (low + i) * all + low + j;
+      grams.scaled[(low + i) * all + low + j] += add_lanes(from.own_scaled + (i * high + j) * kWidth);
+      *plain += add_lanes(from.own + (i * high + j) * kWidth);
+    }
+  const Real* home = from.by_output;
+  for (Index b = 0; b < task.block_count; ++b) {
+    const Block<Real>& block = task.blocks[b];
+    if (!structured(block)) continue;
+    const Index lines = 2 * low + task.examples;
+    for (Index m = 0; m < high; ++m) {
+      const Index n = m / task.columns;
+      const Real* delta = block.deltas + m * block.outputs;
+      const Real* sums = home + n * lines * block.outputs;
+      for (Index l = 0; l < low; ++l) {
+        const Real* z = sums + 2 * l * block.outputs;
+        grams.plain[(low + m) * all + l] += dot(z, delta, nullptr, block.outputs);
+        grams.scaled[(low + m) * all + l] += dot(z + block.outputs, delta, nullptr, block.outputs);
+      }
+      for (Index m2 = 0; m2 <= m; ++m2) {
+        const Real* weight = sums + (2 * low + m2 / task.columns) * block.outputs;
+        const Real* other = block.deltas + m2 * block.outputs;
+        grams.scaled[(low + m) * all + low + m2] += dot(delta, other, weight, block.outputs);
+      }
+    }
+    home += by_output_size(task, block);
+  }
+}
+
+Index rotate_memory(const Task<Real>& task) {
+  return (task.rank + task.lines()) * kTile + kVectors * kWidth;
+}
+
+// rows += mix z over a tile, kVectors vectors at a time; mix is (kRows, rank).
+template <Index kRows>
+__attribute__((noinline)) void mix_block(const Real* mix, Index rank, const Real* z, Index count,
+                                         Real* rows) {
+  for (Index t = 0; t < count; t += kVectors * kWidth) {
+    Vec sum[kRows][kVectors];
+    UNROLL for (Index i = 0; i < kRows; ++i)
+      UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] = load(rows + i * kTile + t + j * kWidth);
+    for (Index l = 0; l < rank; ++l) {
+      Vec old[kVectors];
+      UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kTile + t + j * kWidth);
+      UNROLL for (Index i = 0; i < kRows; ++i) {
+        const Real weight = mix[i * rank + l];
+        UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
+      }
+    }
+    UNROLL for (Index i = 0; i < kRows; ++i)
+      UNROLL for (Index j = 0; j < kVectors; ++j) store(rows + i * kTile + t + j * kWidth, sum[i][j]);
+  }
+}
+
+void rotate(const Task<Real>& task, Index begin, Index end, Real* memory) {
+  const Index rank = task.rank, lines = task.lines();
+  Real* z = memory;                      // (L, kTile)
+  Real* rows = memory + rank * kTile;    // (lines, kTile): the new ones
+  Waiting now;
+  for_runs(task, begin, end, [&](const Run& run) {
+    settle(task, run, now);
+    const Block<Real>& block = *run.block;
+    for (Index l = 0; l < rank; ++l)
+      scale_stream(z + l * kTile, now.ratio, task.factor + l * task.size + run.begin, run.count);
+    for (Index r = 0; r < lines; ++r) {
+      const Real* delta = block.fresh + r * block.outputs + run.output;
+      scale(rows + r * kTile, block.activations[run.input], delta, run.count);
+      for (Index n = 1; n < task.examples; ++n)
+        add_scaled(rows + r * kTile, block.activations[n * block.inputs + run.input],
+                   delta + n * lines * block.outputs, run.count);
+    }
+    for (Index r = 0; r < lines; r += kMixed) {
+      const Real* mix = task.mix + r * rank;
+      Real* to = rows + r * kTile;
+      switch (min(kMixed, lines - r)) {
+        case 6: mix_block<6>(mix, rank, z, run.count, to); break;
+        case 5: mix_block<5>(mix, rank, z, run.count, to); break;
+        case 4: mix_block<4>(mix, rank, z, run.count, to); break;
+        case 3: mix_block<3>(mix, rank, z, run.count, to); break;
+        case 2: mix_block<2>(mix, rank, z, run.count, to); break;
+        case 1: mix_block<1>(mix, rank, z, run.count, to); break;
+      }
+    }
+    for (Index l = 0; l < rank; ++l)
+      copy(task.factor + l * task.size + run.begin, rows + l * kTile, run.count);
+    for (Index r = rank; r < lines - 1; ++r) add_squares(now.diag, rows + r * kTile, run.count);
+    copy(task.diag + run.begin, now.diag, run.count);
+    const Real* shift = rows + (lines - 1) * kTile;
+    for (Index t = 0; t < run.count; ++t)
+      task.mean[run.begin + t] = task.decay * task.mean[run.begin + t] + shift[t] * now.inverse[t];
+  });
+}
+
+}  // namespace
+
+#define BAYESTREAM_JOIN(a, b) a##_##b
+#define BAYESTREAM_NAME(a, b) BAYESTREAM_JOIN(a, b)
+Kernels<REAL> BAYESTREAM_NAME(VARIANT, REAL)() {
+  return {gram_memory, gram, finish, rotate_memory, rotate};
+}
+
+}  // namespace bayestream

@@ -1,0 +1,63 @@
+// The two passes over a belief's memory, compiled once for each instruction set and precision.
+//
+// A belief N(mu, (diag(upsilon) + W W')^-1) waits to be tempered, to have precision added and to
+// be moved by the dynamics; then it is conditioned on rows G. With, per parameter,
+//     u = power * upsilon + added,   s = 1 / (decay^2 + drift * u),   upsilon' = u * s,
+// both passes see Z = [z; G] with z = decay * sqrt(power) * s * W, one row a direction.
+#pragma once
+#include <cstdint>
+
+namespace bayestream {
+
+using Index = std::int64_t;
+
+// G over a layer's slice of the parameters: row (n, k) is activations[n] (x) deltas[n, k].
+template <typename Real>
+struct Block {
+  Index offset, inputs, outputs;
+  const Real* activations;  // (examples, inputs)
+  const Real* deltas;       // (examples * columns, outputs)
+  const Real* fresh;        // second pass, (examples, lines, outputs): the deltas, mixed
+};
+
+template <typename Real>
+struct Task {
+  Index size, rank, examples, columns;  // P, L, N, K
+  const Block<Real>* blocks;            // in order of offset, tiling [0, P)
+  Index block_count;
+  Real power, added, decay, drift;
+  Real* mean;
+  Real* diag;
+  Real* factor;     // (L, P)
+  const Real* mix;  // second pass, (lines, L): the new rows in terms of z
+
+  Index rows() const { return examples * columns; }  // M, of G
+  Index lines() const { return rank + rows() + 1; }  // new rows, largest first; then the mean's
+};
+
+// The sums of the first pass, as matrices; W's part of each is a lower triangle.
+struct Grams {
+  double* plain;   // (L + M, L + M): Z Z'
+  double* scaled;  // (L + M, L + M): Z Z' / upsilon'
+  double* drift;   // (L + M, L + M), only W's part: q s W1 W1', W1 = sqrt(power) W
+};
+
+// One instruction set's versions of the passes. `memory` belongs to one thread.
+template <typename Real>
+struct Kernels {
+  Index (*gram_memory)(const Task<Real>&);  // how many numbers, zero before the first call
+  void (*gram)(const Task<Real>&, Index begin, Index end, Real* memory);
+  void (*finish)(const Task<Real>&, const Real* memory, const Grams&);  // adds to the matrices
+  Index (*rotate_memory)(const Task<Real>&);
+  void (*rotate)(const Task<Real>&, Index begin, Index end, Real* memory);
+};
+
+#define BAYESTREAM_VARIANT(name) \
+  Kernels<float> name##_float(); \
+  Kernels<double> name##_double();
+BAYESTREAM_VARIANT(baseline)
+BAYESTREAM_VARIANT(avx2)
+BAYESTREAM_VARIANT(avx512)
+#undef BAYESTREAM_VARIANT
+
+}  // namespace bayestream

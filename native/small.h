@@ -1,0 +1,129 @@
+// Factorisations of matrices of a few dozen rows, in double precision, row-major.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "kernels.h"
+
+namespace bayestream {
+
+using Matrix = std::vector<double>;
+
+// The Cholesky factor of I + S in the lower triangle of `s`, in place. Every pivot of I plus a
+// positive semi-definite matrix is at least 1; rounding that says less is put right.
+inline void cholesky_of_identity_plus(Matrix& s, Index n) {
+  for (Index j = 0; j < n; ++j) {
+    for (Index i = j; i < n; ++i) {
+      double sum = s[i * n + j] + (i == j ? 1.0 : 0.0);
+      for (Index k = 0; k < j; ++k) sum -= s[i * n + k] * s[j * n + k];
+      s[i * n + j] = i == j ? std::sqrt(std::max(sum, 1.0)) : sum / s[j * n + j];
+    }
+  }
+}
+
+// L^-1 b in place, for b of `columns` columns.
+inline void solve_lower(const Matrix& l, Index n, double* b, Index columns) {
+  for (Index i = 0; i < n; ++i) {
+    for (Index k = 0; k < i; ++k)
+      for (Index c = 0; c < columns; ++c) b[i * columns + c] -= l[i * n + k] * b[k * columns + c];
+    for (Index c = 0; c < columns; ++c) b[i * columns + c] /= l[i * n + i];
+  }
+}
+
+// L'^-1 b in place.
+inline void solve_upper(const Matrix& l, Index n, double* b) {
+  for (Index i = n - 1; i >= 0; --i) {
+    for (Index k = i + 1; k < n; ++k) b[i] -= l[k * n + i] * b[k];
+    b[i] /= l[i * n + i];
+  }
+}
+
+// Eigenvectors of a symmetric matrix as the rows of the result, largest eigenvalue first:
+// Householder reduction to tridiagonal form, then implicit QL.
+inline Matrix eigenvectors(Matrix a, Index n) {
+  Matrix q(n * n, 0.0), d(n), e(n, 0.0), w(n);
+  for (Index i = 0; i < n; ++i) q[i * n + i] = 1.0;
+  for (Index k = 0; k + 2 < n; ++k) {
+    // Reflect column k below the subdiagonal to zero: v = x -+ |x| e_1.
+    double tail = 0.0;
+    for (Index i = k + 2; i < n; ++i) tail += a[i * n + k] * a[i * n + k];
+    if (tail == 0.0) continue;
+    const double x = a[(k + 1) * n + k], norm = std::sqrt(x * x + tail);
+    const double head = x + std::copysign(norm, x), square = head * head + tail;
+    std::vector<double> v(n, 0.0);
+    v[k + 1] = head;
+    for (Index i = k + 2; i < n; ++i) v[i] = a[i * n + k];
+    const double scale = 2.0 / square;
+    // A <- H A H with w = scale A v - (scale^2 v'A v / 2) v: A -= v w' + w v'.
+    double along = 0.0;
+    for (Index i = k; i < n; ++i) {
+      double sum = 0.0;
+      for (Index j = k + 1; j < n; ++j) sum += a[i * n + j] * v[j];
+      w[i] = scale * sum;
+      along += w[i] * v[i];
+    }
+    for (Index i = k; i < n; ++i) w[i] -= 0.5 * scale * along * v[i];
+    for (Index i = k; i < n; ++i)
+      for (Index j = k; j < n; ++j) a[i * n + j] -= v[i] * w[j] + w[i] * v[j];
+    // The rows of q are the transformed basis: Q <- H Q.
+    std::fill(w.begin(), w.end(), 0.0);
+    for (Index i = k + 1; i < n; ++i)
+      for (Index j = 0; j < n; ++j) w[j] += v[i] * q[i * n + j];
+    for (Index i = k + 1; i < n; ++i)
+      for (Index j = 0; j < n; ++j) q[i * n + j] -= scale * v[i] * w[j];
+  }
+  for (Index i = 0; i < n; ++i) d[i] = a[i * n + i];
+  for (Index i = 0; i + 1 < n; ++i) e[i] = a[(i + 1) * n + i];
+  const double epsilon = std::numeric_limits<double>::epsilon();
+  for (Index l = 0; l < n; ++l) {
+    for (int sweep = 0; sweep < 60; ++sweep) {
+      Index m = l;
+      while (m + 1 < n && std::abs(e[m]) > epsilon * (std::abs(d[m]) + std::abs(d[m + 1]))) ++m;
+      if (m == l) break;
+      const double g0 = (d[l + 1] - d[l]) / (2.0 * e[l]), r0 = std::hypot(g0, 1.0);
+      double g = d[m] - d[l] + e[l] / (g0 + std::copysign(r0, g0));
+      double s = 1.0, c = 1.0, p = 0.0;
+      Index i = m - 1;
+      for (; i >= l; --i) {
+        const double f = s * e[i], b = c * e[i];
+        const double r = std::hypot(f, g);
+        e[i + 1] = r;
+        if (r == 0.0) {
+          d[i + 1] -= p;
+          e[m] = 0.0;
+          break;
+        }
+        s = f / r;
+        c = g / r;
+        g = d[i + 1] - p;
+        const double t = (d[i] - g) * s + 2.0 * c * b;
+        p = s * t;
+        d[i + 1] = g + p;
+        g = c * t - b;
+        double* low = &q[i * n];
+        double* high = &q[(i + 1) * n];
+        for (Index k = 0; k < n; ++k) {
+          const double h = high[k];
+          high[k] = s * low[k] + c * h;
+          low[k] = c * low[k] - s * h;
+        }
+      }
+      if (i >= l) continue;
+      d[l] -= p;
+      e[l] = g;
+      e[m] = 0.0;
+    }
+  }
+  std::vector<Index> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](Index i, Index j) { return d[i] > d[j]; });
+  Matrix sorted(n * n);
+  for (Index i = 0; i < n; ++i)
+    std::copy_n(&q[order[i] * n], n, &sorted[i * n]);
+  return sorted;
+}
+
+}  // namespace bayestream

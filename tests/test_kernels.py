@@ -1,0 +1,148 @@
+"""The native kernels do what the pure-JAX path does, to rounding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bayestream as bs
+from bayestream import kernels
+from bayestream.gaussians import lazy_dlr
+from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians.lazy_dlr import LazyDLR, Pending
+from bayestream.rows import Rows
+
+pytestmark = pytest.mark.skipif(not kernels.built(), reason="the native kernels were not built")
+
+# (rank, examples, outputs, layers): structured, short, plain, mixed; one tile and many.
+CASES = {
+    "tiny": (3, 1, 2, [(4, 5), (6, 2)]),
+    "rank zero": (0, 1, 3, [(4, 30), (31, 3)]),
+    "uci": (10, 1, 1, [(9, 50), (51, 1)]),
+    "batch": (5, 3, 2, [(7, 33), (34, 2)]),
+    "plain": (7, 1, 2, [(1, 700)]),
+    "plain batch": (7, 2, 2, [(1, 700)]),
+    "mixed": (4, 1, 3, [(1, 290), (20, 300), (301, 3)]),
+    "wide": (40, 1, 10, [(30, 40), (41, 10)]),
+    "threads": (6, 1, 4, [(60, 300), (301, 40), (41, 4)]),
+}
+WAITING = {"nothing": None, "all": (0.9, 0.1, 0.98, 0.05), "forgets": (1.0, 0.0, 0.0, 0.5)}
+
+
+def problem(case: str, waiting: str, dtype, seed: int = 0) -> tuple[LazyDLR, Rows, jax.Array]:
+    rank, examples, columns, layers = CASES[case]
+    rng = np.random.default_rng(seed)
+    size = sum(i * o for i, o in layers)
+
+    def draw(*shape: int) -> jax.Array:
+        return jnp.asarray(rng.normal(size=shape), dtype)
+
+    base = DLRGaussian(draw(size), jnp.exp(draw(size)), draw(rank, size))
+    scalars = WAITING[waiting]
+    pending = None if scalars is None else Pending(*(jnp.asarray(s, dtype) for s in scalars))
+    G = Rows(
+        tuple(draw(examples, i) for i, _ in layers),
+        tuple(draw(examples, columns, o) for _, o in layers),
+    )
+    return LazyDLR(base, pending), G, draw(examples * columns)
+
+
+def condition(which: str, monkeypatch, function=lazy_dlr.condition):
+    """Compiled while the switch says so, since the choice is made when tracing."""
+
+    def run(*args):
+        monkeypatch.setenv("BAYESTREAM_KERNELS", which)
+        return jax.jit(lambda *a: function(*a))(*args)
+
+    return run
+
+
+def assert_same(one: LazyDLR, other: LazyDLR, **tolerance) -> None:
+    """The same belief: rows of W may differ in sign, or turn where singular values coincide."""
+    for a, b in zip(one.base[:2], other.base[:2], strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
+    probe = np.random.default_rng(9).normal(size=(one.base.mean.size, 4))
+    spans = [b.base.factor.T @ (b.base.factor @ probe) for b in (one, other)]
+    np.testing.assert_allclose(*spans, **tolerance)
+
+
+@pytest.mark.parametrize("waiting", WAITING)
+@pytest.mark.parametrize("case", CASES)
+def test_native_is_jax_in_float64(case, waiting, monkeypatch):
+    args = problem(case, waiting, jnp.float64)
+    native, pure = (condition(which, monkeypatch)(*args) for which in ("native", "jax"))
+    assert_same(native, pure, rtol=1e-8, atol=1e-7)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_native_in_float32_is_near_float64(case, monkeypatch):
+    exact = condition("native", monkeypatch)(*problem(case, "all", jnp.float64))
+    single = condition("native", monkeypatch)(*problem(case, "all", jnp.float32))
+    assert single.base.mean.dtype == jnp.float32
+    np.testing.assert_allclose(single.base.mean, exact.base.mean, rtol=1e-3, atol=1e-4)
+    total = [b.base.diag + jnp.sum(b.base.factor**2, axis=0) for b in (single, exact)]
+    np.testing.assert_allclose(*total, rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", ["tiny", "batch", "threads"])
+def test_vmap_is_a_loop(case, monkeypatch):
+    trials = [problem(case, "all", jnp.float64, seed) for seed in range(5)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trials)
+    together = condition("native", monkeypatch, jax.vmap(lazy_dlr.condition))(*stacked)
+    for index, trial in enumerate(trials):
+        alone = condition("native", monkeypatch)(*trial)
+        one = jax.tree.map(lambda leaf, i=index: leaf[i], together)
+        assert_same(one, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_the_same_numbers_come_out_every_time(monkeypatch):
+    """Threads may finish in any order; the sums may not notice."""
+    args = problem("threads", "all", jnp.float32)
+    run = condition("native", monkeypatch)
+    first = run(*args)
+    for _ in range(5):
+        jax.tree.map(np.testing.assert_array_equal, run(*args), first)
+
+
+def test_the_caller_keeps_its_arrays(monkeypatch):
+    args = problem("uci", "all", jnp.float64)
+    before = jax.tree.map(np.array, args)
+    condition("native", monkeypatch)(*args)
+    jax.tree.map(np.testing.assert_array_equal, before, args)
+
+
+def test_a_switch_turns_them_off(monkeypatch):
+    for which in ("native", "jax"):
+        monkeypatch.setenv("BAYESTREAM_KERNELS", which)
+        assert bs.kernels.in_use() == which
+    monkeypatch.setenv("BAYESTREAM_KERNELS", "cuda")
+    with pytest.raises(ValueError, match=r"^BAYESTREAM_KERNELS must be one of .*, got 'cuda'"):
+        bs.kernels.in_use()
+
+
+def test_asking_for_kernels_that_are_not_there_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(kernels, "built", lambda: False)
+    monkeypatch.setenv("BAYESTREAM_KERNELS", "native")
+    with pytest.raises(ImportError, match="install a C\\+\\+ compiler"):
+        bs.kernels.in_use()
+    monkeypatch.delenv("BAYESTREAM_KERNELS")
+    assert bs.kernels.in_use() == "jax"
+
+
+def test_a_whole_run_is_the_same_on_both(monkeypatch):
+    model = bs.models.mlp([2, 40, 3])
+    rng = np.random.default_rng(0)
+    xs, ys = rng.normal(size=(60, 2)), rng.integers(0, 3, 60)
+    means = []
+    for which in ("native", "jax"):
+        monkeypatch.setenv("BAYESTREAM_KERNELS", which)
+        learner = bs.lofi(
+            model,
+            bs.likelihoods.categorical(),
+            rank=5,
+            decay=0.99,
+            inflation=bs.inflation.hybrid(0.01),
+        )
+        state, _ = bs.run(learner, learner.init(jax.random.key(0)), (xs, ys))
+        means.append(learner.mean(state))
+    np.testing.assert_allclose(*means, rtol=1e-7, atol=1e-9)

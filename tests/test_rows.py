@@ -1,0 +1,122 @@
+"""Rows that are never written out behave like the matrix they stand for."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bayestream as bs
+from bayestream import rows
+from bayestream.linearize import jacobian, observe
+from bayestream.rows import Rows
+
+RNG = np.random.default_rng(0)
+close = np.testing.assert_allclose
+
+
+@pytest.fixture(params=[(1, 1), (1, 3), (4, 2)], ids=["one row", "one example", "a batch"])
+def G(request: pytest.FixtureRequest) -> Rows:  # noqa: N802
+    examples, columns = request.param
+    shapes = [(3, 4), (5, 1), (1, 6)]
+    return Rows(
+        tuple(jnp.asarray(RNG.normal(size=(examples, i))) for i, _ in shapes),
+        tuple(jnp.asarray(RNG.normal(size=(examples, columns, o))) for _, o in shapes),
+    )
+
+
+def test_dense_rows_are_outer_products_layer_after_layer(G):
+    matrix = rows.to_dense(G)
+    columns = G.deltas[0].shape[1]
+    assert matrix.shape == (rows.count(G), 3 * 4 + 5 * 1 + 1 * 6)
+    for m, row in enumerate(matrix):
+        n, k = divmod(m, columns)
+        pairs = zip(G.activations, G.deltas, strict=True)
+        close(row, np.concatenate([np.outer(a[n], d[n, k]).ravel() for a, d in pairs]))
+
+
+def test_every_operation_is_the_matrix_one(G):
+    matrix = np.asarray(rows.to_dense(G))
+    count, size = matrix.shape
+    vectors, weights = RNG.normal(size=(2, 3, size)), RNG.normal(size=(2, 3, count))
+    positive, square = RNG.uniform(0.5, 2, size), RNG.normal(size=(count, count))
+    close(rows.times(G, jnp.asarray(vectors)), vectors @ matrix.T, rtol=1e-12)
+    close(rows.combine(G, jnp.asarray(weights)), weights @ matrix, rtol=1e-12)
+    close(rows.gram(G, jnp.asarray(positive)), (matrix * positive) @ matrix.T, rtol=1e-12)
+    close(rows.diagonal(G, jnp.asarray(square)), np.diag(matrix.T @ square @ matrix), rtol=1e-11)
+    close(rows.squares(G), np.sum(matrix**2, axis=0), rtol=1e-12)
+    close(rows.to_dense(rows.from_dense(jnp.asarray(matrix))), matrix)
+
+
+def plain_wrap(model: bs.Model) -> bs.Model:
+    """The same network without its structure."""
+    return bs.models.wrap(model.apply, model.init, inputs=model.inputs)
+
+
+MODELS = {
+    "mlp": bs.models.mlp([3, 5, 4, 2]),
+    "scaled": bs.models.mlp([3, 5, 2], activation=jnp.tanh, fan_in_scaled=True),
+    "linear": bs.models.mlp([3, 2]),
+    "lenet": bs.models.lenet(inputs=(8, 8, 1), outputs=3, channels=(2, 3), hidden=5),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))
+def test_layers_give_the_jacobian(model):
+    params = model.init(jax.random.key(0)) + 0.1
+    x = jnp.asarray(RNG.normal(size=model.inputs))
+    eta, activations, pull_back = model.linearize(params, x)
+    deltas = jax.vmap(pull_back)(jnp.eye(model.outputs))
+    layered = Rows(tuple(a[None] for a in activations), tuple(d[None] for d in deltas))
+    close(eta, model.apply(params, x), rtol=1e-12)
+    close(rows.to_dense(layered), jax.jacobian(model.apply)(params, x), rtol=1e-9, atol=1e-12)
+    close(
+        jacobian(model, params, x)[1], jax.jacobian(model.apply)(params, x), rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("method", bs.estimators.REGISTRY)
+def test_structure_changes_no_numbers(method):
+    """The same filter on the same network, with layers and with plain Jacobian rows."""
+    model = MODELS["mlp"]
+    xs, ys = RNG.normal(size=(30, 3)), RNG.normal(size=(30, 2))
+    means = []
+    for network in (model, plain_wrap(model)):
+        learner = bs.make(method, network, bs.likelihoods.gaussian(0.1), decay=0.99, drift=0.01)
+        state, _ = bs.run(learner, learner.init(jax.random.key(0)), (xs, ys))
+        means.append(learner.mean(state))
+    close(*means, rtol=1e-8, atol=1e-10)
+
+
+def test_no_array_of_parameters_by_outputs_is_made():
+    """Nothing in an update of the paper's MLP is as large as P × C, W of rank 3 included."""
+    model = bs.models.mlp([784, 500, 500, 10])
+    for method, options in [("vdekf", {}), ("fdekf", {}), ("lofi", {"rank": 3})]:
+        learner = bs.make(method, model, bs.likelihoods.categorical(), **options)
+        state = jax.eval_shape(learner.init, jax.random.key(0))
+        x, y = jnp.zeros((1, 784)), jnp.zeros(1)
+        jaxpr = jax.make_jaxpr(learner.update_batch)(state, x, y)
+        assert largest(jaxpr.jaxpr) < model.size * 10
+
+
+def largest(jaxpr) -> int:
+    """The most elements that any value inside has."""
+    sizes = [var.aval.size for eqn in jaxpr.eqns for var in eqn.outvars]
+    inner = [
+        largest(getattr(value, "jaxpr", value))
+        for eqn in jaxpr.eqns
+        for value in eqn.params.values()
+        if hasattr(getattr(value, "jaxpr", value), "eqns")
+    ]
+    return max([0, *sizes, *inner])
+
+
+def test_a_batch_is_linearised_example_by_example():
+    model = MODELS["mlp"]
+    params = model.init(jax.random.key(0))
+    xs, ys = jnp.asarray(RNG.normal(size=(3, 3))), jnp.asarray(RNG.normal(size=(3, 2)))
+    likelihood = bs.likelihoods.gaussian(np.array([[0.3, 0.1], [0.1, 0.2]]))
+    together = observe(model, likelihood, params, xs, ys)
+    for n in range(3):
+        alone = observe(model, likelihood, params, xs[n : n + 1], ys[n : n + 1])
+        close(rows.to_dense(together.rows)[2 * n : 2 * n + 2], rows.to_dense(alone.rows))
+        close(together.residual[2 * n : 2 * n + 2], alone.residual)
