@@ -6,13 +6,14 @@ export BAYESTREAM_DATA ?= $(abspath ../shared/data)
 # Small factorisations stall for milliseconds when OpenBLAS threads of two processes compete.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all lint docs-figures clean
+.PHONY: demo test test-all lint bench docs-figures clean
 
 demo: $(VENV)/.use
 	$(BIN)/bayestream demo --out out
 
+# Most of a test's time is compilation; the quick run asks XLA to hurry, `test-all` does not.
 test: $(VENV)/.work lint
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 test-all: $(VENV)/.work lint
 	$(BIN)/python -m pytest -q -n 2
@@ -22,12 +23,16 @@ lint: $(VENV)/.work
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+	$(BIN)/mkdocs build --quiet --strict --site-dir out/site
+
+bench: $(VENV)/.use
+	$(BIN)/python benchmarks/speed.py --out out
 
 docs-figures: $(VENV)/.use
 	$(BIN)/bayestream demo --out docs/figures
 
 # What a user needs, then what a contributor needs on top; both again when pyproject changes.
-$(VENV)/.use: pyproject.toml
+$(VENV)/.use: pyproject.toml setup.py $(wildcard native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all]'
 	touch $@

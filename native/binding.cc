@@ -169,7 +169,7 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
 }
 
 // A layer of few outputs would be visited in runs of few parameters; its rows are written out.
-constexpr Index kShort = 24;
+constexpr Index kShort = 64;
 
 // Below this many numbers a second thread costs more than it saves.
 constexpr Index kAlone = 1 << 16;

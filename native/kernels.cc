@@ -15,6 +15,8 @@ typedef Real Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(Real
 
 constexpr Index kWidth = VECTOR_BYTES / sizeof(Real);
 constexpr Index kTile = 256;                            // parameters handled at once
+constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
+                                                        // that they do not compete for cache sets
 constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
 constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
 constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
@@ -60,13 +62,14 @@ struct Waiting {
   Real diag[kTile];     // upsilon'
 };
 
-inline void settle(const Task<Real>& task, const Run& run, Waiting& now) {
-  const Real gamma = task.decay, gamma2 = gamma * gamma, q = task.drift;
+inline void settle(const Task<Real>& task, const Run& run, Waiting& __restrict now) {
+  const Real power = task.power, added = task.added, gamma = task.decay, q = task.drift;
+  const Real gamma2 = gamma * gamma;
   const Real shrink = gamma * __builtin_sqrt(task.power);
   const Real step = gamma != 0 ? q / gamma2 : Real(0);  // z is zero anyway where gamma is
-  const Real* diag = task.diag + run.begin;
+  const Real* __restrict diag = task.diag + run.begin;
   for (Index t = 0; t < run.count; ++t) {
-    const Real u = task.power * diag[t] + task.added, spread = gamma2 + q * u;
+    const Real u = power * diag[t] + added, spread = gamma2 + q * u;
     const Real both = 1 / (u * spread);  // one division for 1 / u and 1 / spread
     now.ratio[t] = shrink * u * both;
     now.inverse[t] = spread * spread * both;
@@ -112,9 +115,9 @@ __attribute__((noinline)) void multiply_block(const Real* x, const Real* y, Inde
     UNROLL for (Index j = 0; j < kColumns; ++j) sum[i][j] = load(sums + (i * stride + j) * kWidth);
   for (Index t = 0; t < stop; t += kWidth) {
     Vec beside[kColumns];
-    UNROLL for (Index j = 0; j < kColumns; ++j) beside[j] = load(y + j * kTile + t);
+    UNROLL for (Index j = 0; j < kColumns; ++j) beside[j] = load(y + j * kStride + t);
     UNROLL for (Index i = 0; i < kRows; ++i) {
-      const Vec row = load(x + i * kTile + t);
+      const Vec row = load(x + i * kStride + t);
       UNROLL for (Index j = 0; j < kColumns; ++j) sum[i][j] += row * beside[j];
     }
   }
@@ -127,12 +130,12 @@ inline void multiply_rows(const Real* x, const Real* y, Index columns, Index sto
                           Real* sums) {
   Index j = 0;
   for (; j + kGroup <= columns; j += kGroup)
-    multiply_block<kRows, kGroup>(x, y + j * kTile, stop, stride, sums + j * kWidth);
+    multiply_block<kRows, kGroup>(x, y + j * kStride, stop, stride, sums + j * kWidth);
   switch (columns - j) {
-    case 4: return multiply_block<kRows, 4>(x, y + j * kTile, stop, stride, sums + j * kWidth);
-    case 3: return multiply_block<kRows, 3>(x, y + j * kTile, stop, stride, sums + j * kWidth);
-    case 2: return multiply_block<kRows, 2>(x, y + j * kTile, stop, stride, sums + j * kWidth);
-    case 1: return multiply_block<kRows, 1>(x, y + j * kTile, stop, stride, sums + j * kWidth);
+    case 4: return multiply_block<kRows, 4>(x, y + j * kStride, stop, stride, sums + j * kWidth);
+    case 3: return multiply_block<kRows, 3>(x, y + j * kStride, stop, stride, sums + j * kWidth);
+    case 2: return multiply_block<kRows, 2>(x, y + j * kStride, stop, stride, sums + j * kWidth);
+    case 1: return multiply_block<kRows, 1>(x, y + j * kStride, stop, stride, sums + j * kWidth);
   }
 }
 
@@ -142,7 +145,7 @@ inline void multiply(const Real* x, Index rows, const Real* y, Index columns, In
                      Index stride, bool lower, Real* sums) {
   for (Index i = 0; i < rows; i += kGroup) {
     const Index group = min(kGroup, rows - i), until = lower ? i + group : columns;
-    const Real* from = x + i * kTile;
+    const Real* from = x + i * kStride;
     Real* to = sums + i * stride * kWidth;
     switch (group) {
       case 5: multiply_rows<5>(from, y, until, stop, stride, to); break;
@@ -182,11 +185,11 @@ struct GramMemory {
     cross_scaled = take(low * high * kWidth);
     own = take(high * high * kWidth);
     own_scaled = take(high * high * kWidth);
-    z = take(low * kTile);
-    z_scaled = take(low * kTile);
-    z_late = take(low * kTile);
-    g = take(high * kTile);
-    g_scaled = take(high * kTile);
+    z = take(low * kStride);
+    z_scaled = take(low * kStride);
+    z_late = take(low * kStride);
+    g = take(high * kStride);
+    g_scaled = take(high * kStride);
     by_output = memory;
   }
 };
@@ -210,11 +213,14 @@ void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
     settle(task, run, now);
     const Index stop = padded(run.count);
     for (Index l = 0; l < low; ++l) {
-      Real* z = to.z + l * kTile;
+      Real* z = to.z + l * kStride;
       scale_stream(z, now.ratio, task.factor + l * task.size + run.begin, run.count);
       clear(z, run.count, stop);
-      scale(to.z_scaled + l * kTile, now.inverse, z, stop);
-      if (drifting) scale(to.z_late + l * kTile, now.late, z, stop);
+      for (Index t = 0; t < stop; t += kWidth) {
+        const Vec v = load(z + t);
+        store(to.z_scaled + l * kStride + t, v * load(now.inverse + t));
+        if (drifting) store(to.z_late + l * kStride + t, v * load(now.late + t));
+      }
     }
     multiply(to.z, low, to.z, low, stop, low, true, to.plain);
     multiply(to.z_scaled, low, to.z, low, stop, low, true, to.scaled);
@@ -224,10 +230,10 @@ void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
     if (!structured(block)) {
       for (Index m = 0; m < high; ++m) {
         const Real a = block.activations[m / task.columns];
-        Real* g = to.g + m * kTile;
+        Real* g = to.g + m * kStride;
         scale(g, a, block.deltas + m * block.outputs + run.output, run.count);
         clear(g, run.count, stop);
-        scale(to.g_scaled + m * kTile, now.inverse, g, stop);
+        scale(to.g_scaled + m * kStride, now.inverse, g, stop);
       }
       multiply(to.z, low, to.g, high, stop, high, false, to.cross);
       multiply(to.z_scaled, low, to.g, high, stop, high, false, to.cross_scaled);
@@ -244,8 +250,8 @@ void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
     for (Index n = 0; n < task.examples; ++n) {
       const Real a = block.activations[n * block.inputs + run.input];
       for (Index l = 0; l < low; ++l) {
-        add(line++, a, to.z + l * kTile);
-        add(line++, a, to.z_scaled + l * kTile);
+        add(line++, a, to.z + l * kStride);
+        add(line++, a, to.z_scaled + l * kStride);
       }
       for (Index n2 = 0; n2 < task.examples; ++n2)
         add(line++, a * block.activations[n2 * block.inputs + run.input], now.inverse);
@@ -309,7 +315,7 @@ void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
 }
 
 Index rotate_memory(const Task<Real>& task) {
-  return (task.rank + task.lines()) * kTile + kVectors * kWidth;
+  return (task.rank + task.lines()) * kStride + kVectors * kWidth;
 }
 
 // rows += mix z over a tile, kVectors vectors at a time; mix is (kRows, rank).
@@ -319,40 +325,40 @@ __attribute__((noinline)) void mix_block(const Real* mix, Index rank, const Real
   for (Index t = 0; t < count; t += kVectors * kWidth) {
     Vec sum[kRows][kVectors];
     UNROLL for (Index i = 0; i < kRows; ++i)
-      UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] = load(rows + i * kTile + t + j * kWidth);
+      UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] = load(rows + i * kStride + t + j * kWidth);
     for (Index l = 0; l < rank; ++l) {
       Vec old[kVectors];
-      UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kTile + t + j * kWidth);
+      UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kStride + t + j * kWidth);
       UNROLL for (Index i = 0; i < kRows; ++i) {
         const Real weight = mix[i * rank + l];
         UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
       }
     }
     UNROLL for (Index i = 0; i < kRows; ++i)
-      UNROLL for (Index j = 0; j < kVectors; ++j) store(rows + i * kTile + t + j * kWidth, sum[i][j]);
+      UNROLL for (Index j = 0; j < kVectors; ++j) store(rows + i * kStride + t + j * kWidth, sum[i][j]);
   }
 }
 
 void rotate(const Task<Real>& task, Index begin, Index end, Real* memory) {
   const Index rank = task.rank, lines = task.lines();
   Real* z = memory;                      // (L, kTile)
-  Real* rows = memory + rank * kTile;    // (lines, kTile): the new ones
+  Real* rows = memory + rank * kStride;    // (lines, kTile): the new ones
   Waiting now;
   for_runs(task, begin, end, [&](const Run& run) {
     settle(task, run, now);
     const Block<Real>& block = *run.block;
     for (Index l = 0; l < rank; ++l)
-      scale_stream(z + l * kTile, now.ratio, task.factor + l * task.size + run.begin, run.count);
+      scale_stream(z + l * kStride, now.ratio, task.factor + l * task.size + run.begin, run.count);
     for (Index r = 0; r < lines; ++r) {
       const Real* delta = block.fresh + r * block.outputs + run.output;
-      scale(rows + r * kTile, block.activations[run.input], delta, run.count);
+      scale(rows + r * kStride, block.activations[run.input], delta, run.count);
       for (Index n = 1; n < task.examples; ++n)
-        add_scaled(rows + r * kTile, block.activations[n * block.inputs + run.input],
+        add_scaled(rows + r * kStride, block.activations[n * block.inputs + run.input],
                    delta + n * lines * block.outputs, run.count);
     }
     for (Index r = 0; r < lines; r += kMixed) {
       const Real* mix = task.mix + r * rank;
-      Real* to = rows + r * kTile;
+      Real* to = rows + r * kStride;
       switch (min(kMixed, lines - r)) {
         case 6: mix_block<6>(mix, rank, z, run.count, to); break;
         case 5: mix_block<5>(mix, rank, z, run.count, to); break;
@@ -363,12 +369,13 @@ void rotate(const Task<Real>& task, Index begin, Index end, Real* memory) {
       }
     }
     for (Index l = 0; l < rank; ++l)
-      copy(task.factor + l * task.size + run.begin, rows + l * kTile, run.count);
-    for (Index r = rank; r < lines - 1; ++r) add_squares(now.diag, rows + r * kTile, run.count);
+      copy(task.factor + l * task.size + run.begin, rows + l * kStride, run.count);
+    for (Index r = rank; r < lines - 1; ++r) add_squares(now.diag, rows + r * kStride, run.count);
     copy(task.diag + run.begin, now.diag, run.count);
-    const Real* shift = rows + (lines - 1) * kTile;
-    for (Index t = 0; t < run.count; ++t)
-      task.mean[run.begin + t] = task.decay * task.mean[run.begin + t] + shift[t] * now.inverse[t];
+    Real* __restrict mean = task.mean + run.begin;
+    const Real* __restrict shift = rows + (lines - 1) * kStride;
+    const Real gamma = task.decay;
+    for (Index t = 0; t < run.count; ++t) mean[t] = gamma * mean[t] + shift[t] * now.inverse[t];
   });
 }
 
