@@ -6,7 +6,7 @@ export BAYESTREAM_DATA ?= $(abspath ../shared/data)
 # Small factorisations stall for milliseconds when OpenBLAS threads of two processes compete.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all lint bench docs-figures clean
+.PHONY: demo test test-all test-native lint bench docs-figures clean
 
 demo: $(VENV)/.use
 	$(BIN)/bayestream demo --out out
@@ -15,8 +15,20 @@ demo: $(VENV)/.use
 test: $(VENV)/.work lint
 	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -q -n 2 -m "not slow"
 
+# Everything, and the filters once more on the pure-JAX kernels.
 test-all: $(VENV)/.work lint
 	$(BIN)/python -m pytest -q -n 2
+	BAYESTREAM_KERNELS=jax $(BIN)/python -m pytest -q -n 2 -m "not slow" \
+	  tests/test_equivalences.py tests/test_contract.py tests/test_numerics.py tests/test_rows.py
+
+# The kernels under the address and undefined-behaviour sanitizers.
+SANITIZE := -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
+test-native: $(VENV)/.work
+	BAYESTREAM_KERNELS=native BAYESTREAM_CXXFLAGS="$(SANITIZE)" $(BIN)/python setup.py --quiet \
+	  build_ext --build-lib out/sanitized --build-temp out/sanitized/objects
+	NATIVE_UNDER_TEST=$(abspath out/sanitized/bayestream) ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+	  $(BIN)/python -m pytest -q -s -p no:xdist tests/test_kernels.py tests/test_equivalences.py
 
 lint: $(VENV)/.work
 	$(BIN)/ruff check .

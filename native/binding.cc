@@ -68,27 +68,16 @@ void parallel(ffi::ThreadPool& pool, Index count, const std::function<void(Index
 // are made of Z. Returned as (L + M + 1, L + M).
 Matrix mixing(Index rank, Index rows, const Matrix& plain, const Matrix& scaled,
               const Matrix& drift, const std::vector<double>& residual) {
-  // chol(I + q s W1' W1): its inverse turns z into the predicted W (Alg. 2, l. 4-5).
-  Matrix root(rank * rank), inverse(rank * rank, 0.0);
-  for (Index i = 0; i < rank; ++i)
-    for (Index j = 0; j <= i; ++j) root[i * rank + j] = drift[i * rows + j];
+  // Alg. 2, l. 4-5: the predicted W is chol^-1 z, with the factor of I + q s W1' W1; the expanded
+  // W~ is then turn Z, where turn = [chol^-1, 0; 0, I].
+  Matrix root(rank * rank);
+  for (Index i = 0; i < rank; ++i) std::copy_n(drift.data() + i * rows, rank, root.data() + i * rank);
   cholesky_of_identity_plus(root, rank);
-  for (Index i = 0; i < rank; ++i) inverse[i * rank + i] = 1.0;
-  solve_lower(root, rank, inverse.data(), rank);
-  // turn = [chol^-1, 0; 0, I], lower triangular: the expanded W~ is turn Z.
-  const auto turn = [&](Index i, Index j) {
-    return i < rank ? inverse[i * rank + j] : (i == j ? 1.0 : 0.0);
-  };
   const auto turned = [&](const Matrix& gram) {  // turn gram turn', from gram's lower triangle
-    Matrix half(rows * rows, 0.0), full(rows * rows, 0.0);
-    for (Index i = 0; i < rows; ++i)
-      for (Index k = i < rank ? 0 : i; k <= i; ++k)
-        for (Index j = 0; j < rows; ++j)
-          half[i * rows + j] += turn(i, k) * (j <= k ? gram[k * rows + j] : gram[j * rows + k]);
-    for (Index i = 0; i < rows; ++i)
-      for (Index j = 0; j < rows; ++j)
-        for (Index k = j < rank ? 0 : j; k <= j; ++k)
-          full[i * rows + j] += half[i * rows + k] * turn(j, k);
+    Matrix full = symmetric(gram, rows);
+    solve_lower(root, rank, full.data(), rows);
+    full = transposed(full, rows, rows);
+    solve_lower(root, rank, full.data(), rows);
     return full;
   };
   // Alg. 3, l. 11-13: rotate W~ to its singular directions, largest first.
@@ -98,16 +87,12 @@ Matrix mixing(Index rank, Index rows, const Matrix& plain, const Matrix& scaled,
   std::copy(residual.begin(), residual.end(), weights.begin() + rank);
   cholesky_of_identity_plus(gain, rows);
   solve_lower(gain, rows, weights.data(), 1);
-  solve_upper(gain, rows, weights.data());
+  solve_upper(gain, rows, weights.data(), 1);
   made.insert(made.end(), weights.begin(), weights.end());
-  // From W~ back to Z: made <- made turn, of which only W's part is not the identity.
-  for (Index i = 0; i <= rows; ++i)
-    for (Index j = 0; j < rank; ++j) {
-      double sum = 0.0;
-      for (Index k = j; k < rank; ++k) sum += made[i * rows + k] * inverse[k * rank + j];
-      made[i * rows + j] = sum;
-    }
-  return made;
+  // From W~ back to Z: made turn, one column of it after another.
+  Matrix columns = transposed(made, rows + 1, rows);
+  solve_upper(root, rank, columns.data(), rows + 1);
+  return transposed(columns, rows, rows + 1);
 }
 
 using Runner = std::function<void(Index, const std::function<void(Index)>&)>;
@@ -146,11 +131,11 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
   const Matrix made = mixing(rank, rows, plain, scaled, drift, v);
 
   std::vector<Real> mix(lines * rank);
-  for (Index i = 0; i < lines; ++i) std::copy_n(&made[i * rows], rank, &mix[i * rank]);
+  for (Index i = 0; i < lines; ++i) std::copy_n(made.data() + i * rows, rank, mix.data() + i * rank);
   task.mix = mix.data();
   std::vector<std::vector<Real>> fresh;
   for (Block<Real>& block : blocks) {
-    std::vector<Real> mixed(task.examples * lines * block.outputs, Real(0));
+    std::vector<Real> mixed(task.examples * lines * block.outputs + kTile, Real(0));
     for (Index m = 0; m < task.rows(); ++m)
       for (Index i = 0; i < lines; ++i) {
         const Real weight = static_cast<Real>(made[i * rows + rank + m]);

@@ -14,7 +14,6 @@ typedef Real Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(Real
 #define UNROLL _Pragma("GCC unroll 8")
 
 constexpr Index kWidth = VECTOR_BYTES / sizeof(Real);
-constexpr Index kTile = 256;                            // parameters handled at once
 constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
                                                         // that they do not compete for cache sets
 constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
@@ -23,7 +22,13 @@ constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
 
 inline Vec load(const Real* p) { return *reinterpret_cast<const Loose*>(p); }
 inline void store(Real* p, Vec v) { *reinterpret_cast<Loose*>(p) = v; }
+// The next address where a vector does not straddle two cache lines; costs up to kLine numbers.
+constexpr Index kLine = 64 / sizeof(Real);
+inline Real* aligned(Real* p) {
+  return reinterpret_cast<Real*>((reinterpret_cast<std::uintptr_t>(p) + 63) / 64 * 64);
+}
 inline Index min(Index a, Index b) { return a < b ? a : b; }
+inline Index max(Index a, Index b) { return a > b ? a : b; }
 inline Index padded(Index count) { return (count + kWidth - 1) / kWidth * kWidth; }
 
 inline double add_lanes(const Real* lanes) {
@@ -38,21 +43,28 @@ struct Run {
   Index begin, count, input, output;  // output: the first one's
 };
 
+// All runs in [begin, end). A layer's go by outputs first: what is kept for a tile of them, sums or
+// mixed deltas, stays in cache while the inputs pass.
 template <typename Visit>
 inline void for_runs(const Task<Real>& task, Index begin, Index end, Visit visit) {
   for (Index b = 0; b < task.block_count; ++b) {
     const Block<Real>& block = task.blocks[b];
-    const Index stop = min(end, block.offset + block.inputs * block.outputs);
-    Index p = begin > block.offset ? begin : block.offset;
-    while (p < stop) {
-      const Index input = (p - block.offset) / block.outputs;
-      const Index output = (p - block.offset) % block.outputs;
-      const Index count = min(min(block.outputs - output, stop - p), kTile);
-      visit(Run{&block, p, count, input, output});
-      p += count;
-    }
+    const Index from = max(begin, block.offset) - block.offset;
+    const Index to = min(end - block.offset, block.inputs * block.outputs);
+    if (from >= to) continue;
+    for (Index tile = 0; tile < block.outputs; tile += kTile)
+      for (Index input = from / block.outputs; input <= (to - 1) / block.outputs; ++input) {
+        const Index row = input * block.outputs;
+        const Index first = max(from, row + tile);
+        const Index last = min(to, row + min(tile + kTile, block.outputs));
+        if (first < last)
+          visit(Run{&block, block.offset + first, last - first, input, first - row});
+      }
   }
 }
+
+// Where the next run's numbers lie, relative to this one's.
+inline Index ahead(const Block<Real>& block) { return block.inputs > 1 ? block.outputs : kTile; }
 
 // What waits for each parameter of a run, padded so that vectors may read past its end.
 struct Waiting {
@@ -88,17 +100,15 @@ inline void scale(Real* __restrict out, const Real* __restrict w, const Real* __
                   Index count) {
   for (Index t = 0; t < count; ++t) out[t] = w[t] * x[t];
 }
-// The same, of memory that is read in order: by the time it is wanted, the next tile is in cache.
-inline void scale_stream(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
-                         Index count) {
-  for (Index t = 0; t < count; t += 64 / sizeof(Real)) __builtin_prefetch(x + kTile + t);
-  scale(out, w, x, count);
+// The same for a row of W; by the time the next run is wanted, it is in cache.
+inline void read_row(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
+                     const Run& run) {
+  const Real* next = x + ahead(*run.block);
+  for (Index t = 0; t < run.count; t += kLine) __builtin_prefetch(next + t);
+  scale(out, w, x, run.count);
 }
 inline void add_scaled(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
   for (Index t = 0; t < count; ++t) out[t] += a * x[t];
-}
-inline void add_squares(Real* __restrict out, const Real* __restrict x, Index count) {
-  for (Index t = 0; t < count; ++t) out[t] += x[t] * x[t];
 }
 inline void copy(Real* __restrict out, const Real* __restrict x, Index count) {
   for (Index t = 0; t < count; ++t) out[t] = x[t];
@@ -173,6 +183,7 @@ struct GramMemory {
   Real* by_output;                // then, layer by layer, (N, 2 L + N, outputs)
 
   GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), high(task.rows()) {
+    memory = aligned(memory);
     const auto take = [&](Index count) {
       Real* taken = memory;
       memory += count;
@@ -201,32 +212,52 @@ Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
 Index gram_memory(const Task<Real>& task) {
   Index total = GramMemory(task, nullptr).by_output - static_cast<Real*>(nullptr);
   for (Index b = 0; b < task.block_count; ++b) total += by_output_size(task, task.blocks[b]);
-  return total + kWidth;
+  return total + kLine;
 }
 
 void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
   const GramMemory to(task, memory);
   const Index low = to.low, high = to.high;
   const bool drifting = task.drift != 0 && low > 0;
-  Waiting now;
+  alignas(64) Waiting now;
   for_runs(task, begin, end, [&](const Run& run) {
     settle(task, run, now);
+    const Block<Real>& block = *run.block;
     const Index stop = padded(run.count);
+    Real* home = to.by_output + run.output;
+    for (const Block<Real>* b = task.blocks; b != &block; ++b) home += by_output_size(task, *b);
     for (Index l = 0; l < low; ++l) {
-      Real* z = to.z + l * kStride;
-      scale_stream(z, now.ratio, task.factor + l * task.size + run.begin, run.count);
-      clear(z, run.count, stop);
-      for (Index t = 0; t < stop; t += kWidth) {
-        const Vec v = load(z + t);
-        store(to.z_scaled + l * kStride + t, v * load(now.inverse + t));
-        if (drifting) store(to.z_late + l * kStride + t, v * load(now.late + t));
+      // One loop for all that the first example needs of a row, since each load costs the same.
+      const Real* w = task.factor + l * task.size + run.begin;
+      Real *z = to.z + l * kStride, *z_scaled = to.z_scaled + l * kStride;
+      Real* z_late = to.z_late + l * kStride;
+      Real *sum = home + 2 * l * block.outputs, *sum_scaled = sum + block.outputs;
+      const Real a = block.activations[run.input];
+      const Real* next = w + ahead(block);
+      const Index whole = run.count / kWidth * kWidth;
+      for (Index t = 0; t < whole; t += kWidth) {
+        __builtin_prefetch(next + t);
+        const Vec row = load(w + t) * load(now.ratio + t), scaled = row * load(now.inverse + t);
+        store(z + t, row);
+        store(z_scaled + t, scaled);
+        if (drifting) store(z_late + t, row * load(now.late + t));
+        if (!structured(block)) continue;
+        store(sum + t, load(sum + t) + a * row);
+        store(sum_scaled + t, load(sum_scaled + t) + a * scaled);
+      }
+      for (Index t = whole; t < stop; ++t) {
+        z[t] = t < run.count ? w[t] * now.ratio[t] : Real(0);
+        z_scaled[t] = z[t] * now.inverse[t];
+        z_late[t] = z[t] * now.late[t];
+        if (!structured(block) || t >= run.count) continue;
+        sum[t] += a * z[t];
+        sum_scaled[t] += a * z_scaled[t];
       }
     }
     multiply(to.z, low, to.z, low, stop, low, true, to.plain);
     multiply(to.z_scaled, low, to.z, low, stop, low, true, to.scaled);
     if (drifting) multiply(to.z_late, low, to.z, low, stop, low, true, to.drift);
 
-    const Block<Real>& block = *run.block;
     if (!structured(block)) {
       for (Index m = 0; m < high; ++m) {
         const Real a = block.activations[m / task.columns];
@@ -241,20 +272,16 @@ void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
       multiply(to.g_scaled, high, to.g, high, stop, high, true, to.own_scaled);
       return;
     }
-    Real* home = to.by_output;
-    for (const Block<Real>* b = task.blocks; b != &block; ++b) home += by_output_size(task, *b);
-    const auto add = [&](Index line, Real a, const Real* tile) {
-      add_scaled(home + line * block.outputs + run.output, a, tile, run.count);
-    };
-    Index line = 0;
     for (Index n = 0; n < task.examples; ++n) {
       const Real a = block.activations[n * block.inputs + run.input];
-      for (Index l = 0; l < low; ++l) {
-        add(line++, a, to.z + l * kStride);
-        add(line++, a, to.z_scaled + l * kStride);
+      Real* sums = home + n * (2 * low + task.examples) * block.outputs;
+      for (Index l = 0; n > 0 && l < low; ++l) {
+        add_scaled(sums + 2 * l * block.outputs, a, to.z + l * kStride, run.count);
+        add_scaled(sums + (2 * l + 1) * block.outputs, a, to.z_scaled + l * kStride, run.count);
       }
       for (Index n2 = 0; n2 < task.examples; ++n2)
-        add(line++, a * block.activations[n2 * block.inputs + run.input], now.inverse);
+        add_scaled(sums + (2 * low + n2) * block.outputs,
+                   a * block.activations[n2 * block.inputs + run.input], now.inverse, run.count);
     }
   });
 }
@@ -314,68 +341,103 @@ void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
   }
 }
 
-Index rotate_memory(const Task<Real>& task) {
-  return (task.rank + task.lines()) * kStride + kVectors * kWidth;
-}
+Index rotate_memory(const Task<Real>& task) { return (task.rank + kMixed) * kStride + kLine; }
 
-// rows += mix z over a tile, kVectors vectors at a time; mix is (kRows, rank).
-template <Index kRows>
-__attribute__((noinline)) void mix_block(const Real* mix, Index rank, const Real* z, Index count,
-                                         Real* rows) {
+// What a block of new rows is made of: G's part, from the mixed deltas, and W's, from z.
+struct Sources {
+  const Real* z;            // (L, kStride)
+  const Real* mix;          // (kRows, L)
+  const Real* fresh;        // (examples, lines, outputs), at the block's first row and output
+  const Real* activations;  // one for each example, `inputs` apart
+  Index rank, examples, lines, inputs, outputs;
+};
+
+// New rows over `count` parameters, a whole number of register blocks: stored, or, of those that
+// are dropped, their squares added to `out` (then one row).
+template <Index kRows, bool kSquares>
+__attribute__((noinline)) void mix_block(const Sources& from, Index count, Real* out, Index stride) {
   for (Index t = 0; t < count; t += kVectors * kWidth) {
     Vec sum[kRows][kVectors];
     UNROLL for (Index i = 0; i < kRows; ++i)
-      UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] = load(rows + i * kStride + t + j * kWidth);
-    for (Index l = 0; l < rank; ++l) {
+      UNROLL for (Index j = 0; j < kVectors; ++j)
+        sum[i][j] = from.activations[0] * load(from.fresh + i * from.outputs + t + j * kWidth);
+    for (Index n = 1; n < from.examples; ++n) {
+      const Real* fresh = from.fresh + n * from.lines * from.outputs + t;
+      const Real a = from.activations[n * from.inputs];
+      UNROLL for (Index i = 0; i < kRows; ++i)
+        UNROLL for (Index j = 0; j < kVectors; ++j)
+          sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
+    }
+    for (Index l = 0; l < from.rank; ++l) {
       Vec old[kVectors];
-      UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kStride + t + j * kWidth);
+      UNROLL for (Index j = 0; j < kVectors; ++j)
+        old[j] = load(from.z + l * kStride + t + j * kWidth);
       UNROLL for (Index i = 0; i < kRows; ++i) {
-        const Real weight = mix[i * rank + l];
+        const Real weight = from.mix[i * from.rank + l];
         UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
       }
     }
-    UNROLL for (Index i = 0; i < kRows; ++i)
-      UNROLL for (Index j = 0; j < kVectors; ++j) store(rows + i * kStride + t + j * kWidth, sum[i][j]);
+    UNROLL for (Index j = 0; j < kVectors; ++j) {
+      Real* to = out + t + j * kWidth;
+      if (kSquares) {
+        Vec squares = load(to);
+        UNROLL for (Index i = 0; i < kRows; ++i) squares += sum[i][j] * sum[i][j];
+        store(to, squares);
+      } else {
+        UNROLL for (Index i = 0; i < kRows; ++i) store(to + i * stride, sum[i][j]);
+      }
+    }
+  }
+}
+
+template <bool kSquares>
+inline void mix_rows(Index rows, const Sources& from, Index count, Real* out, Index stride) {
+  switch (rows) {
+    case 6: return mix_block<6, kSquares>(from, count, out, stride);
+    case 5: return mix_block<5, kSquares>(from, count, out, stride);
+    case 4: return mix_block<4, kSquares>(from, count, out, stride);
+    case 3: return mix_block<3, kSquares>(from, count, out, stride);
+    case 2: return mix_block<2, kSquares>(from, count, out, stride);
+    case 1: return mix_block<1, kSquares>(from, count, out, stride);
   }
 }
 
 void rotate(const Task<Real>& task, Index begin, Index end, Real* memory) {
   const Index rank = task.rank, lines = task.lines();
-  Real* z = memory;                      // (L, kTile)
-  Real* rows = memory + rank * kStride;    // (lines, kTile): the new ones
-  Waiting now;
+  Real* z = aligned(memory);         // (L, kStride)
+  Real* spare = z + rank * kStride;  // (kMixed, kStride): a run's end, and the mean's row
+  alignas(64) Waiting now;
   for_runs(task, begin, end, [&](const Run& run) {
     settle(task, run, now);
     const Block<Real>& block = *run.block;
     for (Index l = 0; l < rank; ++l)
-      scale_stream(z + l * kStride, now.ratio, task.factor + l * task.size + run.begin, run.count);
-    for (Index r = 0; r < lines; ++r) {
-      const Real* delta = block.fresh + r * block.outputs + run.output;
-      scale(rows + r * kStride, block.activations[run.input], delta, run.count);
-      for (Index n = 1; n < task.examples; ++n)
-        add_scaled(rows + r * kStride, block.activations[n * block.inputs + run.input],
-                   delta + n * lines * block.outputs, run.count);
+      read_row(z + l * kStride, now.ratio, task.factor + l * task.size + run.begin, run);
+    const auto sources = [&](Index row, Index t) {
+      return Sources{z + t,
+                     task.mix + row * rank,
+                     block.fresh + row * block.outputs + run.output + t,
+                     block.activations + run.input,
+                     rank, task.examples, lines, block.inputs, block.outputs};
+    };
+    // Whole register blocks are written where they belong; what is left of the run, by way of
+    // `spare`, since a block reaches beyond its end.
+    const Index whole = run.count / (kVectors * kWidth) * (kVectors * kWidth);
+    const Index left = run.count - whole;
+    for (Index r = 0; r < rank; r += kMixed) {
+      const Index rows = min(kMixed, rank - r);
+      Real* to = task.factor + r * task.size + run.begin;
+      mix_rows<false>(rows, sources(r, 0), whole, to, task.size);
+      if (left == 0) continue;
+      mix_rows<false>(rows, sources(r, whole), left, spare, kStride);
+      for (Index i = 0; i < rows; ++i) copy(to + i * task.size + whole, spare + i * kStride, left);
     }
-    for (Index r = 0; r < lines; r += kMixed) {
-      const Real* mix = task.mix + r * rank;
-      Real* to = rows + r * kStride;
-      switch (min(kMixed, lines - r)) {
-        case 6: mix_block<6>(mix, rank, z, run.count, to); break;
-        case 5: mix_block<5>(mix, rank, z, run.count, to); break;
-        case 4: mix_block<4>(mix, rank, z, run.count, to); break;
-        case 3: mix_block<3>(mix, rank, z, run.count, to); break;
-        case 2: mix_block<2>(mix, rank, z, run.count, to); break;
-        case 1: mix_block<1>(mix, rank, z, run.count, to); break;
-      }
-    }
-    for (Index l = 0; l < rank; ++l)
-      copy(task.factor + l * task.size + run.begin, rows + l * kStride, run.count);
-    for (Index r = rank; r < lines - 1; ++r) add_squares(now.diag, rows + r * kStride, run.count);
+    for (Index r = rank; r < lines - 1; r += kMixed)
+      mix_rows<true>(min(kMixed, lines - 1 - r), sources(r, 0), run.count, now.diag, 0);
+    mix_rows<false>(1, sources(lines - 1, 0), run.count, spare, kStride);
     copy(task.diag + run.begin, now.diag, run.count);
     Real* __restrict mean = task.mean + run.begin;
-    const Real* __restrict shift = rows + (lines - 1) * kStride;
     const Real gamma = task.decay;
-    for (Index t = 0; t < run.count; ++t) mean[t] = gamma * mean[t] + shift[t] * now.inverse[t];
+    for (Index t = 0; t < run.count; ++t) mean[t] = gamma * mean[t] + spare[t] * now.inverse[t];
   });
 }
 

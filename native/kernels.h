@@ -17,7 +17,7 @@ struct Block {
   Index offset, inputs, outputs;
   const Real* activations;  // (examples, inputs)
   const Real* deltas;       // (examples * columns, outputs)
-  const Real* fresh;        // second pass, (examples, lines, outputs): the deltas, mixed
+  const Real* fresh;        // second pass, (examples, lines, outputs) and a tile to read past
 };
 
 template <typename Real>
@@ -41,6 +41,8 @@ struct Grams {
   double* scaled;  // (L + M, L + M): Z Z' / upsilon'
   double* drift;   // (L + M, L + M), only W's part: q s W1 W1', W1 = sqrt(power) W
 };
+
+constexpr Index kTile = 256;  // parameters handled at once
 
 // One instruction set's versions of the passes. `memory` belongs to one thread.
 template <typename Real>

@@ -33,12 +33,27 @@ inline void solve_lower(const Matrix& l, Index n, double* b, Index columns) {
   }
 }
 
-// L'^-1 b in place.
-inline void solve_upper(const Matrix& l, Index n, double* b) {
+// L'^-1 b in place, for b of `columns` columns.
+inline void solve_upper(const Matrix& l, Index n, double* b, Index columns) {
   for (Index i = n - 1; i >= 0; --i) {
-    for (Index k = i + 1; k < n; ++k) b[i] -= l[k * n + i] * b[k];
-    b[i] /= l[i * n + i];
+    for (Index k = i + 1; k < n; ++k)
+      for (Index c = 0; c < columns; ++c) b[i * columns + c] -= l[k * n + i] * b[k * columns + c];
+    for (Index c = 0; c < columns; ++c) b[i * columns + c] /= l[i * n + i];
   }
+}
+
+inline Matrix transposed(const Matrix& a, Index rows, Index columns) {
+  Matrix b(rows * columns);
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < columns; ++j) b[j * rows + i] = a[i * columns + j];
+  return b;
+}
+
+// The whole of a symmetric matrix whose lower triangle is given.
+inline Matrix symmetric(Matrix a, Index n) {
+  for (Index i = 0; i < n; ++i)
+    for (Index j = 0; j < i; ++j) a[j * n + i] = a[i * n + j];
+  return a;
 }
 
 // Eigenvectors of a symmetric matrix as the rows of the result, largest eigenvalue first:
@@ -122,7 +137,7 @@ inline Matrix eigenvectors(Matrix a, Index n) {
   std::sort(order.begin(), order.end(), [&](Index i, Index j) { return d[i] > d[j]; });
   Matrix sorted(n * n);
   for (Index i = 0; i < n; ++i)
-    std::copy_n(&q[order[i] * n], n, &sorted[i * n]);
+    std::copy_n(q.data() + order[i] * n, n, sorted.data() + i * n);
   return sorted;
 }
 

@@ -251,9 +251,10 @@ def test_a_batch_is_one_dense_conditioning(problem, dynamics, method):
     learner = bs.make(method, problem.model, problem.likelihood, **rank, **settings(dynamics))
     family = {"lofi": lazy_dlr, "fcekf": dense}.get(method, spherical)
     state, expected = learner.init(jax.random.key(0)), prior(problem)
+    step = jax.jit(lambda state, xs, ys: learner.update_batch(learner.predict(state), xs, ys))
     for low, high in pairwise(range(0, 46, 5)):
         xs, ys = problem.xs[low:high], problem.ys[low:high]
-        state = learner.update_batch(learner.predict(state), xs, ys)
+        state = step(state, xs, ys)
         expected = oracles.dense_predict(expected, *dynamics)
         expected = oracles.dense_ekf_batch(
             expected,
@@ -268,9 +269,10 @@ def test_a_truncated_batch_is_the_papers_algorithm_on_stacked_observations(probl
     learner = bs.lofi(problem.model, problem.likelihood, rank=rank, **settings(dynamics))
     state, mean = learner.init(jax.random.key(0)), prior(problem).mean
     expected = oracles.DLR(mean, np.full(mean.size, PRECISION), np.zeros((mean.size, rank)))
+    step = jax.jit(lambda state, xs, ys: learner.update_batch(learner.predict(state), xs, ys))
     for low, high in pairwise(range(0, 46, 5)):
         xs, ys = problem.xs[low:high], problem.ys[low:high]
-        state = learner.update_batch(learner.predict(state), xs, ys)
+        state = step(state, xs, ys)
         expected = oracles.lofi_predict(expected, *dynamics)
         moments = [problem.moments(expected.mean, x) for x in xs]
         expected = oracles.lofi_update_batch(

@@ -48,11 +48,12 @@ def fcekf(
         return DenseGaussian(mean, jnp.eye(model.size, dtype=mean.dtype) / eta)
 
     def update(belief: DenseGaussian, observation: Observation, key: Key | None) -> DenseGaussian:
-        cross = rows.times(observation.rows, belief.covariance).T  # Gᵀ Σ
-        root = cholesky_of_identity_plus(rows.times(observation.rows, cross))
+        G = rows.to_dense(observation.rows)  # M × P, small beside the covariance
+        cross = G @ belief.covariance  # Gᵀ Σ
+        root = cholesky_of_identity_plus(cross @ G.T)
         half = half_solve(root, cross)
         mean = belief.mean + half_solve(root, observation.residual) @ half
-        return DenseGaussian(mean, belief.covariance - half.T @ half)
+        return DenseGaussian(mean, _less_outer_products(belief.covariance, half))
 
     return gaussian_filter(
         model,
@@ -65,3 +66,15 @@ def fcekf(
         drift=drift,
         inflation=inflation,
     )
+
+
+def _less_outer_products(covariance: Array, half: Array) -> Array:
+    """Σ − halfᵀ half; a few rows at a time fuse into one pass over Σ, without a P×P product."""
+    if len(half) > _FUSED:
+        return covariance - half.T @ half
+    for row in half:
+        covariance = covariance - row[:, None] * row[None, :]
+    return covariance
+
+
+_FUSED = 16
