@@ -40,6 +40,9 @@ def lofi(
     Update:   W̃ = [W, Hᵀ Aᵀ],  μ ← μ + (Υ + W̃ W̃ᵀ)⁻¹ Hᵀ R⁻¹ e,  W ← the L largest singular
     directions of W̃, and Υ takes the squares of the rest, so that diag(Σ⁻¹) is exact.
 
+    Algorithm 2 is `gaussians.dlr.propagate`, Algorithm 3 is `gaussians.dlr.condition`, line by
+    line; `gaussians.lazy_dlr` makes both in the same two passes over memory.
+
     Args:
         model: the network.
         likelihood: what its output means.
@@ -66,6 +69,7 @@ def lofi(
         )
 
     def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
+        # Alg. 3, lines 1–5, are in the observation: rows (Hᵀ Aᵀ)ᵀ and residual A e.
         return lazy_dlr.condition(belief, observation.rows, observation.residual)
 
     return gaussian_filter(

@@ -38,7 +38,7 @@ def move(belief: DLRGaussian, mean: Array) -> DLRGaussian:
 
 
 def propagate(belief: DLRGaussian, decay: Array, drift: Array) -> DLRGaussian:
-    """θ ← γ θ + N(0, q I), exactly: the precision stays diagonal plus rank L."""
+    """θ ← γ θ + N(0, q I), exactly: the precision stays diagonal plus rank L (Algorithm 2)."""
     mu, upsilon, W = belief
     diag = upsilon / (decay**2 + drift * upsilon)  # (γ² Υ⁻¹ + q I)⁻¹
     shrink = diag / upsilon
