@@ -113,19 +113,20 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
   for (Index part = 0; part < parts; ++part)
     kernels.finish(task, memory.data() + part * needed, {plain.data(), scaled.data(), drift.data()});
   // Of structured rows, deltas meet unweighted through the products of their activations alone.
+  const auto times = [](const Real* table, Index i, Index j, Index count) {  // of two of its rows
+    return std::inner_product(table + i * count, table + (i + 1) * count, table + j * count, 0.0);
+  };
   for (const Block<Real>& block : blocks) {
-    if (block.inputs == 1) continue;
+    if (!block.structured()) continue;
+    Matrix meet(task.examples * task.examples);
+    for (Index n = 0; n < task.examples; ++n)
+      for (Index n2 = 0; n2 <= n; ++n2)
+        meet[n * task.examples + n2] = times(block.activations, n, n2, block.inputs);
     for (Index m = 0; m < task.rows(); ++m)
-      for (Index m2 = 0; m2 <= m; ++m2) {
-        const auto times = [](const Real* x, const Real* y, Index count) {
-          return std::inner_product(x, x + count, y, 0.0);
-        };
-        const Real* a = block.activations + m / task.columns * block.inputs;
-        const Real* a2 = block.activations + m2 / task.columns * block.inputs;
+      for (Index m2 = 0; m2 <= m; ++m2)
         plain[(rank + m) * rows + rank + m2] +=
-            times(a, a2, block.inputs) * times(block.deltas + m * block.outputs,
-                                               block.deltas + m2 * block.outputs, block.outputs);
-      }
+            meet[m / task.columns * task.examples + m2 / task.columns] *
+            times(block.deltas, m, m2, block.outputs);
   }
   const std::vector<double> v(residual, residual + task.rows());
   const Matrix made = mixing(rank, rows, plain, scaled, drift, v);

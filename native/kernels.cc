@@ -64,7 +64,7 @@ inline void for_runs(const Task<Real>& task, Index begin, Index end, Visit visit
 }
 
 // Where the next run's numbers lie, relative to this one's.
-inline Index ahead(const Block<Real>& block) { return block.inputs > 1 ? block.outputs : kTile; }
+inline Index ahead(const Block<Real>& block) { return block.structured() ? block.outputs : kTile; }
 
 // What waits for each parameter of a run, padded so that vectors may read past its end.
 struct Waiting {
@@ -119,7 +119,8 @@ inline void clear(Real* out, Index begin, Index end) {
 
 // sums[i][j] += x_i y_j over `stop` parameters: one register block, its lanes added up at the end.
 template <Index kRows, Index kColumns>
-__attribute__((noinline)) void multiply_block(const Real* x, const Real* y, Index stop, Index stride, Real* sums) {
+__attribute__((noinline)) void multiply_block(const Real* x, const Real* y, Index stop,
+                                              Index stride, Real* sums) {
   Vec sum[kRows][kColumns];
   UNROLL for (Index i = 0; i < kRows; ++i)
     UNROLL for (Index j = 0; j < kColumns; ++j) sum[i][j] = load(sums + (i * stride + j) * kWidth);
@@ -167,10 +168,6 @@ inline void multiply(const Real* x, Index rows, const Real* y, Index columns, In
   }
 }
 
-// A layer of one input is rows without structure, multiplied tile by tile. In others, what meets
-// a delta is first summed over inputs: z a and a a / upsilon', for each output.
-inline bool structured(const Block<Real>& block) { return block.inputs > 1; }
-
 // Where the first pass keeps its sums and its tiles.
 struct GramMemory {
   Index low, high;                // L and M
@@ -206,7 +203,7 @@ struct GramMemory {
 };
 
 Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
-  return structured(block) ? task.examples * (2 * task.rank + task.examples) * block.outputs : 0;
+  return block.structured() ? task.examples * (2 * task.rank + task.examples) * block.outputs : 0;
 }
 
 Index gram_memory(const Task<Real>& task) {
@@ -241,7 +238,7 @@ void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
         store(z + t, row);
         store(z_scaled + t, scaled);
         if (drifting) store(z_late + t, row * load(now.late + t));
-        if (!structured(block)) continue;
+        if (!block.structured()) continue;
         store(sum + t, load(sum + t) + a * row);
         store(sum_scaled + t, load(sum_scaled + t) + a * scaled);
       }
@@ -249,7 +246,7 @@ void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
         z[t] = t < run.count ? w[t] * now.ratio[t] : Real(0);
         z_scaled[t] = z[t] * now.inverse[t];
         z_late[t] = z[t] * now.late[t];
-        if (!structured(block) || t >= run.count) continue;
+        if (!block.structured() || t >= run.count) continue;
         sum[t] += a * z[t];
         sum_scaled[t] += a * z_scaled[t];
       }
@@ -258,7 +255,7 @@ void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
     multiply(to.z_scaled, low, to.z, low, stop, low, true, to.scaled);
     if (drifting) multiply(to.z_late, low, to.z, low, stop, low, true, to.drift);
 
-    if (!structured(block)) {
+    if (!block.structured()) {
       for (Index m = 0; m < high; ++m) {
         const Real a = block.activations[m / task.columns];
         Real* g = to.g + m * kStride;
@@ -320,7 +317,7 @@ void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
   const Real* home = from.by_output;
   for (Index b = 0; b < task.block_count; ++b) {
     const Block<Real>& block = task.blocks[b];
-    if (!structured(block)) continue;
+    if (!block.structured()) continue;
     const Index lines = 2 * low + task.examples;
     for (Index m = 0; m < high; ++m) {
       const Index n = m / task.columns;

@@ -7,6 +7,9 @@
 #pragma once
 #include <cstdint>
 
+// Never a function of its own, which the linker would take from any one instruction set's object.
+#define BAYESTREAM_INLINE __attribute__((always_inline)) inline
+
 namespace bayestream {
 
 using Index = std::int64_t;
@@ -18,6 +21,10 @@ struct Block {
   const Real* activations;  // (examples, inputs)
   const Real* deltas;       // (examples * columns, outputs)
   const Real* fresh;        // second pass, (examples, lines, outputs) and a tile to read past
+
+  // A layer of one input is rows without structure, multiplied tile by tile. In others, what meets
+  // a delta is first summed over inputs: z a and a a / upsilon', for each output.
+  BAYESTREAM_INLINE bool structured() const { return inputs > 1; }
 };
 
 template <typename Real>
@@ -31,8 +38,9 @@ struct Task {
   Real* factor;     // (L, P)
   const Real* mix;  // second pass, (lines, L): the new rows in terms of z
 
-  Index rows() const { return examples * columns; }  // M, of G
-  Index lines() const { return rank + rows() + 1; }  // new rows, largest first; then the mean's
+  BAYESTREAM_INLINE Index rows() const { return examples * columns; }  // M, of G
+  // New rows, largest first; then the mean's.
+  BAYESTREAM_INLINE Index lines() const { return rank + rows() + 1; }
 };
 
 // The sums of the first pass, as matrices; W's part of each is a lower triangle.

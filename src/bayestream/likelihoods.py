@@ -80,7 +80,7 @@ def categorical() -> Likelihood:
         mean=jax.nn.softmax,
         covariance=covariance,
         sample=lambda key, eta: jax.random.categorical(key, eta),
-        missing=lambda y: jnp.any(jnp.isnan(y)) if jnp.ndim(y) else jnp.isnan(y) | (y == -1),
+        missing=lambda y: _any_nan(y) if jnp.ndim(y) else jnp.isnan(y) | (y == -1),
         support=support,
         target_shapes=lambda outputs: ((), (outputs,)),
         expects="a class number from 0 to C−1 (−1 or NaN: missing) or C probabilities",
@@ -176,8 +176,8 @@ def from_log_density(
         mean=mean,
         covariance=refuse,
         sample=refuse,
-        missing=lambda y: jnp.any(jnp.isnan(y)),
-        support=lambda y, outputs: jnp.all(jnp.isfinite(y)),
+        missing=_any_nan,
+        support=_all_finite,
         target_shapes=_vector_shapes,
         expects="finite numbers",
     )
@@ -276,8 +276,8 @@ def _gaussian(noise: Any) -> Likelihood:
         mean=lambda eta: eta,
         covariance=covariance,
         sample=sample,
-        missing=lambda y: jnp.any(jnp.isnan(y)),
-        support=lambda y, outputs: jnp.all(jnp.isfinite(y)),
+        missing=_any_nan,
+        support=_all_finite,
         target_shapes=_vector_shapes,
         expects="finite numbers",
     )
@@ -303,11 +303,19 @@ def _independent(
         mean=mean,
         covariance=lambda eta: jnp.diag(variance(eta)),
         sample=sample,
-        missing=lambda y: jnp.any(jnp.isnan(y)),
+        missing=_any_nan,
         support=support,
         target_shapes=_vector_shapes,
         expects=expects,
     )
+
+
+def _any_nan(y: Array) -> Array:
+    return jnp.any(jnp.isnan(y))
+
+
+def _all_finite(y: Array, outputs: int) -> Array:
+    return jnp.all(jnp.isfinite(y))
 
 
 def _vector_shapes(outputs: int) -> tuple[tuple[int, ...], ...]:

@@ -129,9 +129,9 @@ def step(
     likelihood = estimator.likelihood(state)
     example = Example(np.asarray(x), np.asarray(y), np.asarray(0))
     _check_shapes(example, estimator.model, likelihood)
-    reasons = _impossible(_stack([example]), estimator.model, likelihood)
-    if reasons[0]:
-        raise ValueError(reasons[0])
+    (reason,) = _impossible(_stack([example]), estimator.model, likelihood)
+    if reason:
+        raise ValueError(reason)
     return _step(estimator, record, state, example, key)
 
 
@@ -248,12 +248,21 @@ def _check_shapes(example: Example, model: Model, likelihood: Likelihood) -> Non
 def _impossible(chunk: Example, model: Model, likelihood: Likelihood) -> list[str]:
     """For each example, why its values cannot be, or an empty string."""
     finite = np.isfinite(chunk.x).reshape(len(chunk.x), -1).all(axis=1)
-    labels = jnp.asarray(chunk.y, jnp.result_type(float))
-    possible = jax.vmap(lambda y: likelihood.missing(y) | likelihood.support(y, model.outputs))
-    known = np.asarray(possible(labels))
+    labels = np.asarray(chunk.y, jnp.result_type(float))
+    known = np.asarray(_possible(likelihood.missing, likelihood.support, model.outputs, labels))
     return [
         "x must hold finite numbers, got NaN or infinity."
         if not x_ok
         else ("" if y_ok else f"y must be {likelihood.expects}, got {y}.")
         for x_ok, y_ok, y in zip(finite, known, chunk.y, strict=True)
     ]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _possible(
+    missing: Callable[[Array], Array],
+    support: Callable[[Array, int], Array],
+    outputs: int,
+    labels: Array,
+) -> Array:
+    return jax.vmap(lambda y: missing(y) | support(y, outputs))(labels)
