@@ -244,6 +244,25 @@ def test_inflation_then_dynamics_is_its_dense_form(problem, dynamics, kind, meth
         before = oracles.Dense(*map(np.asarray, to_dense(family, updated.belief)))
 
 
+@pytest.mark.parametrize("kind", [None, *INFLATIONS])
+def test_steps_without_an_observation_compose_like_their_dense_forms(kind):
+    """Nothing is applied to LO-FI's arrays until the next update; what waits must add up."""
+    problem, decay, drift = PROBLEMS["regression"](), 0.9, 0.05
+    inflation, inflate = INFLATIONS[kind] if kind else (None, lambda belief, eta, mean: belief)
+    learner = bs.lofi(
+        problem.model, problem.likelihood, rank=3, inflation=inflation, **settings((decay, drift))
+    )
+    *_, (_, state) = states(learner, problem)
+    expected = oracles.Dense(*map(np.asarray, to_dense(lazy_dlr, state.belief)))
+    for step in range(len(problem.xs), len(problem.xs) + 4):
+        mean, eta = oracles.latent_prior(
+            prior(problem).mean, PRECISION, [decay] * step, [drift] * step
+        )
+        expected = oracles.dense_predict(inflate(expected, eta, mean), decay, drift)
+        state = learner.predict(state)
+        assert_dense_close(to_dense(lazy_dlr, state.belief), expected)
+
+
 @pytest.mark.parametrize("method", ["lofi", "fcekf", "lofi_spherical"])
 def test_a_batch_is_one_dense_conditioning(problem, dynamics, method):
     size = problem.model.size

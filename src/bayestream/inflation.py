@@ -1,6 +1,13 @@
 """Covariance inflation: how much an old belief is discounted before each step of the dynamics.
 
 The paper's appendix "Covariance inflation". Each value here works with every posterior family.
+
+>>> import bayestream as bs
+>>> model, likelihood = bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1)
+>>> learner = bs.lofi(model, likelihood, inflation=bs.inflation.hybrid(0.01))
+>>> bs.inflation.simple(-0.1)
+Traceback (most recent call last):
+ValueError: alpha must be a number that is not negative, got -0.1.
 """
 
 from __future__ import annotations

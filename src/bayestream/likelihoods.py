@@ -88,7 +88,11 @@ def categorical() -> Likelihood:
 
 
 def bernoulli() -> Likelihood:
-    """C independent yes/no outputs with logits η; y holds zeros and ones."""
+    """C independent yes/no outputs with logits η; y holds zeros and ones.
+
+    >>> bernoulli().mean(jnp.zeros(2)).tolist()
+    [0.5, 0.5]
+    """
 
     def root(eta: Array) -> Array:
         log_variance = jax.nn.log_sigmoid(eta) + jax.nn.log_sigmoid(-eta)
@@ -110,7 +114,11 @@ def bernoulli() -> Likelihood:
 
 
 def poisson() -> Likelihood:
-    """C independent counts with log-rates η."""
+    """C independent counts with log-rates η.
+
+    >>> poisson().score(jnp.zeros(1), jnp.array([3.0])).tolist()
+    [2.0]
+    """
 
     def log_density(eta: Array, y: Array) -> Array:
         return jnp.sum(y * eta - jnp.exp(eta) - gammaln(y + 1.0))
