@@ -101,13 +101,12 @@ template <typename Real>
 void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* residual,
                const Kernels<Real>& kernels, Index parts, const Runner& run) {
   const Index rank = task.rank, rows = rank + task.rows(), lines = task.lines();
-  const auto edge = [&](Index part) { return task.size * part / parts; };
   task.blocks = blocks.data();
 
   const Index needed = kernels.gram_memory(task);
   std::vector<Real> memory(needed * parts, Real(0));
   run(parts, [&](Index part) {
-    kernels.gram(task, edge(part), edge(part + 1), memory.data() + part * needed);
+    kernels.gram(task, part, parts, memory.data() + part * needed);
   });
   Matrix plain(rows * rows, 0.0), scaled(plain), drift(plain);
   for (Index part = 0; part < parts; ++part)
@@ -150,7 +149,7 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
   const Index room = kernels.rotate_memory(task);
   std::vector<Real> own(room * parts);
   run(parts, [&](Index part) {
-    kernels.rotate(task, edge(part), edge(part + 1), own.data() + part * room);
+    kernels.rotate(task, part, parts, own.data() + part * room);
   });
 }
 

@@ -37,36 +37,43 @@ inline double add_lanes(const Real* lanes) {
   return total;
 }
 
-// A run of parameters of one layer that share their activations, at most a tile of them.
-struct Run {
+// Parameters of one layer handled at once: a few inputs' weights to a stretch of outputs. In a tile,
+// one input's lie `span` after another's, a whole number of vectors.
+struct Patch {
   const Block<Real>* block;
-  Index begin, count, input, output;  // output: the first one's
+  Index input, depth, output, width, span;
+
+  Index begin(Index d) const { return block->offset + (input + d) * block->outputs + output; }
 };
 
-// All runs in [begin, end). A layer's go by outputs first: what is kept for a tile of them, sums or
-// mixed deltas, stays in cache while the inputs pass.
+// One part's share of all layers, in patches of at most `depth` inputs by `width` outputs. Inputs
+// go by the dozen, so that what is kept for a stretch of outputs stays in cache while they pass,
+// and the pages of W stay in reach.
+constexpr Index kDozen = 16;
 template <typename Visit>
-inline void for_runs(const Task<Real>& task, Index begin, Index end, Visit visit) {
+inline void for_patches(const Task<Real>& task, Index part, Index parts, Index depth, Index width,
+                        Visit visit) {
   for (Index b = 0; b < task.block_count; ++b) {
     const Block<Real>& block = task.blocks[b];
-    const Index from = max(begin, block.offset) - block.offset;
-    const Index to = min(end - block.offset, block.inputs * block.outputs);
-    if (from >= to) continue;
-    for (Index tile = 0; tile < block.outputs; tile += kTile)
-      for (Index input = from / block.outputs; input <= (to - 1) / block.outputs; ++input) {
-        const Index row = input * block.outputs;
-        const Index first = max(from, row + tile);
-        const Index last = min(to, row + min(tile + kTile, block.outputs));
-        if (first < last)
-          visit(Run{&block, block.offset + first, last - first, input, first - row});
+    const Index all = block.structured() ? block.inputs : block.outputs;
+    const Index from = all * part / parts, to = all * (part + 1) / parts;
+    if (!block.structured()) {
+      for (Index o = from; o < to; o += kTile) {
+        const Index count = min(kTile, to - o);
+        visit(Patch{&block, 0, 1, o, count, padded(count)});
       }
+      continue;
+    }
+    for (Index dozen = from; dozen < to; dozen += kDozen)
+      for (Index o = 0; o < block.outputs; o += width)
+        for (Index i = dozen; i < min(dozen + kDozen, to); i += depth) {
+          const Index count = min(width, block.outputs - o);
+          visit(Patch{&block, i, min(depth, min(dozen + kDozen, to) - i), o, count, padded(count)});
+        }
   }
 }
 
-// Where the next run's numbers lie, relative to this one's.
-inline Index ahead(const Block<Real>& block) { return block.structured() ? block.outputs : kTile; }
-
-// What waits for each parameter of a run, padded so that vectors may read past its end.
+// What waits for each parameter of a patch; beyond its edge, zeros for vectors to read.
 struct Waiting {
   Real ratio[kTile];    // z / W
   Real inverse[kTile];  // 1 / upsilon'
@@ -74,41 +81,34 @@ struct Waiting {
   Real diag[kTile];     // upsilon'
 };
 
-inline void settle(const Task<Real>& task, const Run& run, Waiting& __restrict now) {
+inline void settle(const Task<Real>& task, const Patch& patch, Waiting& __restrict now) {
   const Real power = task.power, added = task.added, gamma = task.decay, q = task.drift;
   const Real gamma2 = gamma * gamma;
   const Real shrink = gamma * __builtin_sqrt(task.power);
   const Real step = gamma != 0 ? q / gamma2 : Real(0);  // z is zero anyway where gamma is
-  const Real* __restrict diag = task.diag + run.begin;
-  for (Index t = 0; t < run.count; ++t) {
-    const Real u = power * diag[t] + added, spread = gamma2 + q * u;
-    const Real both = 1 / (u * spread);  // one division for 1 / u and 1 / spread
-    now.ratio[t] = shrink * u * both;
-    now.inverse[t] = spread * spread * both;
-    now.late[t] = step * spread;
-    now.diag[t] = u * u * both;
+  for (Index d = 0; d < patch.depth; ++d) {
+    const Real* __restrict diag = task.diag + patch.begin(d);
+    const Index at = d * patch.span;
+    for (Index t = 0; t < patch.width; ++t) {
+      const Real u = power * diag[t] + added, spread = gamma2 + q * u;
+      const Real both = 1 / (u * spread);  // one division for 1 / u and 1 / spread
+      now.ratio[at + t] = shrink * u * both;
+      now.inverse[at + t] = spread * spread * both;
+      now.late[at + t] = step * spread;
+      now.diag[at + t] = u * u * both;
+    }
+    for (Index t = at + patch.width; t < at + patch.span; ++t)
+      now.ratio[t] = now.inverse[t] = now.late[t] = now.diag[t] = 0;
   }
-  for (Index t = run.count; t < padded(run.count); ++t)
-    now.ratio[t] = now.inverse[t] = now.late[t] = now.diag[t] = 0;
 }
 
-// Loops over a run, left to the compiler: `out` never overlaps the rest.
+// Loops left to the compiler: `out` never overlaps the rest.
 inline void scale(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
   for (Index t = 0; t < count; ++t) out[t] = a * x[t];
 }
 inline void scale(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
                   Index count) {
   for (Index t = 0; t < count; ++t) out[t] = w[t] * x[t];
-}
-// The same for a row of W; by the time the next run is wanted, it is in cache.
-inline void read_row(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
-                     const Run& run) {
-  const Real* next = x + ahead(*run.block);
-  for (Index t = 0; t < run.count; t += kLine) __builtin_prefetch(next + t);
-  scale(out, w, x, run.count);
-}
-inline void add_scaled(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
-  for (Index t = 0; t < count; ++t) out[t] += a * x[t];
 }
 inline void copy(Real* __restrict out, const Real* __restrict x, Index count) {
   for (Index t = 0; t < count; ++t) out[t] = x[t];
@@ -117,67 +117,89 @@ inline void clear(Real* out, Index begin, Index end) {
   for (Index t = begin; t < end; ++t) out[t] = 0;
 }
 
+// A row of z over a patch.
+inline void read_row(const Patch& patch, const Real* row, const Waiting& now, Real* z) {
+  for (Index d = 0; d < patch.depth; ++d) {
+    scale(z + d * patch.span, now.ratio + d * patch.span, row + patch.begin(d), patch.width);
+    clear(z + d * patch.span, patch.width, patch.span);
+  }
+}
+
+// Ask for rows of W over the next patch, so that they come while this one is worked on.
+inline void prefetch(const Task<Real>& task, const Patch& patch, Index first, Index rows) {
+  const bool structured = patch.block->structured();
+  const Index ahead = structured ? patch.depth * patch.block->outputs : patch.width;
+  for (Index l = first; l < first + rows; ++l)
+    for (Index d = 0; d < patch.depth; ++d) {
+      const Real* next = task.factor + l * task.size + patch.begin(d) + ahead;
+      for (Index t = 0; t < patch.width; t += kLine) __builtin_prefetch(next + t, 0, 2);
+    }
+}
+
 // sums[i][j] += x_i y_j over `stop` parameters: one register block, its lanes added up at the end.
-template <Index kRows, Index kColumns>
+// Of a block on the diagonal, where x and y are the same rows, only i >= j.
+template <Index kRows, Index kColumns, bool kDiagonal>
 __attribute__((noinline)) void multiply_block(const Real* x, const Real* y, Index stop,
                                               Index stride, Real* sums) {
   Vec sum[kRows][kColumns];
-  UNROLL for (Index i = 0; i < kRows; ++i)
-    UNROLL for (Index j = 0; j < kColumns; ++j) sum[i][j] = load(sums + (i * stride + j) * kWidth);
+  const auto each = [](auto visit) __attribute__((always_inline)) {
+    UNROLL for (Index i = 0; i < kRows; ++i)
+      UNROLL for (Index j = 0; j < kColumns; ++j)
+        if (!kDiagonal || j <= i) visit(i, j);
+  };
+  each([&](Index i, Index j) { sum[i][j] = load(sums + (i * stride + j) * kWidth); });
   for (Index t = 0; t < stop; t += kWidth) {
     Vec beside[kColumns];
     UNROLL for (Index j = 0; j < kColumns; ++j) beside[j] = load(y + j * kStride + t);
     UNROLL for (Index i = 0; i < kRows; ++i) {
       const Vec row = load(x + i * kStride + t);
-      UNROLL for (Index j = 0; j < kColumns; ++j) sum[i][j] += row * beside[j];
+      UNROLL for (Index j = 0; j < kColumns; ++j)
+        if (!kDiagonal || j <= i) sum[i][j] += row * beside[j];
     }
   }
-  UNROLL for (Index i = 0; i < kRows; ++i)
-    UNROLL for (Index j = 0; j < kColumns; ++j) store(sums + (i * stride + j) * kWidth, sum[i][j]);
+  each([&](Index i, Index j) { store(sums + (i * stride + j) * kWidth, sum[i][j]); });
 }
 
 template <Index kRows>
-inline void multiply_rows(const Real* x, const Real* y, Index columns, Index stop, Index stride,
-                          Real* sums) {
+inline void multiply_rows(const Real* x, const Real* y, Index columns, bool lower, Index stop,
+                          Index stride, Real* sums) {
   Index j = 0;
   for (; j + kGroup <= columns; j += kGroup)
-    multiply_block<kRows, kGroup>(x, y + j * kStride, stop, stride, sums + j * kWidth);
+    multiply_block<kRows, kGroup, false>(x, y + j * kStride, stop, stride, sums + j * kWidth);
+  const Real* rest = y + j * kStride;
+  Real* to = sums + j * kWidth;
+  if (lower) return multiply_block<kRows, kRows, true>(x, rest, stop, stride, to);
   switch (columns - j) {
-    case 4: return multiply_block<kRows, 4>(x, y + j * kStride, stop, stride, sums + j * kWidth);
-    case 3: return multiply_block<kRows, 3>(x, y + j * kStride, stop, stride, sums + j * kWidth);
-    case 2: return multiply_block<kRows, 2>(x, y + j * kStride, stop, stride, sums + j * kWidth);
-    case 1: return multiply_block<kRows, 1>(x, y + j * kStride, stop, stride, sums + j * kWidth);
+    case 4: return multiply_block<kRows, 4, false>(x, rest, stop, stride, to);
+    case 3: return multiply_block<kRows, 3, false>(x, rest, stop, stride, to);
+    case 2: return multiply_block<kRows, 2, false>(x, rest, stop, stride, to);
+    case 1: return multiply_block<kRows, 1, false>(x, rest, stop, stride, to);
   }
 }
 
-// sums (rows, stride) += x y', for tiles x (rows, kTile) and y (columns, kTile); `lower`: only the
-// groups of rows on and below the diagonal.
-inline void multiply(const Real* x, Index rows, const Real* y, Index columns, Index stop,
-                     Index stride, bool lower, Real* sums) {
-  for (Index i = 0; i < rows; i += kGroup) {
-    const Index group = min(kGroup, rows - i), until = lower ? i + group : columns;
-    const Real* from = x + i * kStride;
-    Real* to = sums + i * stride * kWidth;
-    switch (group) {
-      case 5: multiply_rows<5>(from, y, until, stop, stride, to); break;
-      case 4: multiply_rows<4>(from, y, until, stop, stride, to); break;
-      case 3: multiply_rows<3>(from, y, until, stop, stride, to); break;
-      case 2: multiply_rows<2>(from, y, until, stop, stride, to); break;
-      case 1: multiply_rows<1>(from, y, until, stop, stride, to); break;
-    }
+// sums (rows, stride) += x y', for tiles x of one group of rows and y of `columns`. If `lower`,
+// y has one more group, the rows of x (unscaled), and of that product the triangle is wanted.
+inline void multiply(const Real* x, Index rows, const Real* y, Index columns, bool lower,
+                     Index stop, Index stride, Real* sums) {
+  switch (rows) {
+    case 5: return multiply_rows<5>(x, y, columns, lower, stop, stride, sums);
+    case 4: return multiply_rows<4>(x, y, columns, lower, stop, stride, sums);
+    case 3: return multiply_rows<3>(x, y, columns, lower, stop, stride, sums);
+    case 2: return multiply_rows<2>(x, y, columns, lower, stop, stride, sums);
+    case 1: return multiply_rows<1>(x, y, columns, lower, stop, stride, sums);
   }
 }
 
 // Where the first pass keeps its sums and its tiles.
 struct GramMemory {
-  Index low, high;                // L and M
-  Real *plain, *scaled, *drift;   // (L, L) vectors each
-  Real *cross, *cross_scaled;     // (L, M) vectors each: rows without structure
-  Real *own, *own_scaled;         // (M, M) vectors each: rows without structure
-  Real* z;                        // tiles (L, kTile)
-  Real *z_scaled, *z_late;        // the same, times 1 / upsilon' and times `late`
-  Real *g, *g_scaled;             // tiles (M, kTile)
-  Real* by_output;                // then, layer by layer, (N, 2 L + N, outputs)
+  Index low, high;               // L and M
+  Real *plain, *scaled, *drift;  // (L, L) vectors each
+  Real *cross, *cross_scaled;    // (L, M) vectors each: rows without structure
+  Real *own, *own_scaled;        // (M, M) vectors each: rows without structure
+  Real* z;                       // tiles (L, kStride)
+  Real* g;                       // tiles (M, kStride)
+  Real *x_scaled, *x_late;       // a group of rows, times 1 / upsilon' and times `late`
+  Real* by_output;               // then, layer by layer, (N, 2 L + N, outputs, padded)
 
   GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), high(task.rows()) {
     memory = aligned(memory);
@@ -194,16 +216,16 @@ struct GramMemory {
     own = take(high * high * kWidth);
     own_scaled = take(high * high * kWidth);
     z = take(low * kStride);
-    z_scaled = take(low * kStride);
-    z_late = take(low * kStride);
     g = take(high * kStride);
-    g_scaled = take(high * kStride);
+    x_scaled = take(kGroup * kStride);
+    x_late = take(kGroup * kStride);
     by_output = memory;
   }
 };
 
 Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
-  return block.structured() ? task.examples * (2 * task.rank + task.examples) * block.outputs : 0;
+  if (!block.structured()) return 0;
+  return task.examples * (2 * task.rank + task.examples) * padded(block.outputs);
 }
 
 Index gram_memory(const Task<Real>& task) {
@@ -212,74 +234,79 @@ Index gram_memory(const Task<Real>& task) {
   return total + kLine;
 }
 
-void gram(const Task<Real>& task, Index begin, Index end, Real* memory) {
+// sums[t] += sum_d a_d x[d][t] over a patch's inputs.
+inline void add_inputs(const Patch& patch, const Real* a, const Real* x, Real* sums) {
+  for (Index t = 0; t < patch.span; t += kWidth) {
+    Vec sum = load(sums + t);
+    for (Index d = 0; d < patch.depth; ++d) sum += a[d] * load(x + d * patch.span + t);
+    store(sums + t, sum);
+  }
+}
+
+constexpr Index kDepth = 4;  // inputs of a patch in the first pass
+
+void gram(const Task<Real>& task, Index part, Index parts, Real* memory) {
   const GramMemory to(task, memory);
   const Index low = to.low, high = to.high;
-  const bool drifting = task.drift != 0 && low > 0;
+  const bool drifting = task.drift != 0;
   alignas(64) Waiting now;
-  for_runs(task, begin, end, [&](const Run& run) {
-    settle(task, run, now);
-    const Block<Real>& block = *run.block;
-    const Index stop = padded(run.count);
-    Real* home = to.by_output + run.output;
+  for_patches(task, part, parts, kDepth, kTile / kDepth, [&](const Patch& patch) {
+    settle(task, patch, now);
+    const Block<Real>& block = *patch.block;
+    const Index stop = patch.depth * patch.span, outputs = padded(block.outputs);
+    Real* home = to.by_output + patch.output;
     for (const Block<Real>* b = task.blocks; b != &block; ++b) home += by_output_size(task, *b);
-    for (Index l = 0; l < low; ++l) {
-      // One loop for all that the first example needs of a row, since each load costs the same.
-      const Real* w = task.factor + l * task.size + run.begin;
-      Real *z = to.z + l * kStride, *z_scaled = to.z_scaled + l * kStride;
-      Real* z_late = to.z_late + l * kStride;
-      Real *sum = home + 2 * l * block.outputs, *sum_scaled = sum + block.outputs;
-      const Real a = block.activations[run.input];
-      const Real* next = w + ahead(block);
-      const Index whole = run.count / kWidth * kWidth;
-      for (Index t = 0; t < whole; t += kWidth) {
-        __builtin_prefetch(next + t);
-        const Vec row = load(w + t) * load(now.ratio + t), scaled = row * load(now.inverse + t);
-        store(z + t, row);
-        store(z_scaled + t, scaled);
-        if (drifting) store(z_late + t, row * load(now.late + t));
-        if (!block.structured()) continue;
-        store(sum + t, load(sum + t) + a * row);
-        store(sum_scaled + t, load(sum_scaled + t) + a * scaled);
-      }
-      for (Index t = whole; t < stop; ++t) {
-        z[t] = t < run.count ? w[t] * now.ratio[t] : Real(0);
-        z_scaled[t] = z[t] * now.inverse[t];
-        z_late[t] = z[t] * now.late[t];
-        if (!block.structured() || t >= run.count) continue;
-        sum[t] += a * z[t];
-        sum_scaled[t] += a * z_scaled[t];
-      }
-    }
-    multiply(to.z, low, to.z, low, stop, low, true, to.plain);
-    multiply(to.z_scaled, low, to.z, low, stop, low, true, to.scaled);
-    if (drifting) multiply(to.z_late, low, to.z, low, stop, low, true, to.drift);
+    const auto sums = [&](Index n, Index line) {
+      return home + (n * (2 * low + task.examples) + line) * outputs;
+    };
+    const auto activations = [&](Index n) { return block.activations + n * block.inputs + patch.input; };
 
-    if (!block.structured()) {
-      for (Index m = 0; m < high; ++m) {
-        const Real a = block.activations[m / task.columns];
-        Real* g = to.g + m * kStride;
-        scale(g, a, block.deltas + m * block.outputs + run.output, run.count);
-        clear(g, run.count, stop);
-        scale(to.g_scaled + m * kStride, now.inverse, g, stop);
-      }
-      multiply(to.z, low, to.g, high, stop, high, false, to.cross);
-      multiply(to.z_scaled, low, to.g, high, stop, high, false, to.cross_scaled);
-      multiply(to.g, high, to.g, high, stop, high, true, to.own);
-      multiply(to.g_scaled, high, to.g, high, stop, high, true, to.own_scaled);
-      return;
+    for (Index l = 0; l < low; ++l)
+      read_row(patch, task.factor + l * task.size, now, to.z + l * kStride);
+    for (Index m = 0; !block.structured() && m < high; ++m) {
+      Real* g = to.g + m * kStride;
+      const Real* deltas = block.deltas + m * block.outputs + patch.output;
+      scale(g, *activations(m / task.columns), deltas, patch.width);
+      clear(g, patch.width, stop);
     }
-    for (Index n = 0; n < task.examples; ++n) {
-      const Real a = block.activations[n * block.inputs + run.input];
-      Real* sums = home + n * (2 * low + task.examples) * block.outputs;
-      for (Index l = 0; n > 0 && l < low; ++l) {
-        add_scaled(sums + 2 * l * block.outputs, a, to.z + l * kStride, run.count);
-        add_scaled(sums + (2 * l + 1) * block.outputs, a, to.z_scaled + l * kStride, run.count);
+    for (Index l = 0; l < low; l += kGroup) {
+      const Index group = min(kGroup, low - l);
+      const Real* z = to.z + l * kStride;
+      prefetch(task, patch, l, group);
+      for (Index i = 0; i < group; ++i) {
+        scale(to.x_scaled + i * kStride, now.inverse, z + i * kStride, stop);
+        if (drifting) scale(to.x_late + i * kStride, now.late, z + i * kStride, stop);
       }
-      for (Index n2 = 0; n2 < task.examples; ++n2)
-        add_scaled(sums + (2 * low + n2) * block.outputs,
-                   a * block.activations[n2 * block.inputs + run.input], now.inverse, run.count);
+      Index at = l * low * kWidth;
+      multiply(z, group, to.z, l, true, stop, low, to.plain + at);
+      multiply(to.x_scaled, group, to.z, l, true, stop, low, to.scaled + at);
+      if (drifting) multiply(to.x_late, group, to.z, l, true, stop, low, to.drift + at);
+      if (!block.structured()) {
+        at = l * high * kWidth;
+        multiply(z, group, to.g, high, false, stop, high, to.cross + at);
+        multiply(to.x_scaled, group, to.g, high, false, stop, high, to.cross_scaled + at);
+        continue;
+      }
+      for (Index n = 0; n < task.examples; ++n)
+        for (Index i = 0; i < group; ++i) {
+          add_inputs(patch, activations(n), z + i * kStride, sums(n, 2 * (l + i)));
+          add_inputs(patch, activations(n), to.x_scaled + i * kStride, sums(n, 2 * (l + i) + 1));
+        }
     }
+    for (Index m = 0; !block.structured() && m < high; m += kGroup) {
+      const Index group = min(kGroup, high - m), at = m * high * kWidth;
+      const Real* g = to.g + m * kStride;
+      for (Index i = 0; i < group; ++i)
+        scale(to.x_scaled + i * kStride, now.inverse, g + i * kStride, stop);
+      multiply(g, group, to.g, m, true, stop, high, to.own + at);
+      multiply(to.x_scaled, group, to.g, m, true, stop, high, to.own_scaled + at);
+    }
+    for (Index n = 0; block.structured() && n < task.examples; ++n)
+      for (Index n2 = 0; n2 <= n; ++n2) {
+        Real products[kDepth];
+        for (Index d = 0; d < patch.depth; ++d) products[d] = activations(n)[d] * activations(n2)[d];
+        add_inputs(patch, products, now.inverse, sums(n, 2 * low + n2));
+      }
   });
 }
 
@@ -318,18 +345,18 @@ void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
   for (Index b = 0; b < task.block_count; ++b) {
     const Block<Real>& block = task.blocks[b];
     if (!block.structured()) continue;
-    const Index lines = 2 * low + task.examples;
+    const Index lines = 2 * low + task.examples, outputs = padded(block.outputs);
     for (Index m = 0; m < high; ++m) {
       const Index n = m / task.columns;
       const Real* delta = block.deltas + m * block.outputs;
-      const Real* sums = home + n * lines * block.outputs;
+      const Real* sums = home + n * lines * outputs;
       for (Index l = 0; l < low; ++l) {
-        const Real* z = sums + 2 * l * block.outputs;
+        const Real* z = sums + 2 * l * outputs;
         grams.plain[(low + m) * all + l] += dot(z, delta, nullptr, block.outputs);
-        grams.scaled[(low + m) * all + l] += dot(z + block.outputs, delta, nullptr, block.outputs);
+        grams.scaled[(low + m) * all + l] += dot(z + outputs, delta, nullptr, block.outputs);
       }
       for (Index m2 = 0; m2 <= m; ++m2) {
-        const Real* weight = sums + (2 * low + m2 / task.columns) * block.outputs;
+        const Real* weight = sums + (2 * low + m2 / task.columns) * outputs;
         const Real* other = block.deltas + m2 * block.outputs;
         grams.scaled[(low + m) * all + low + m2] += dot(delta, other, weight, block.outputs);
       }
@@ -338,103 +365,106 @@ void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
   }
 }
 
-Index rotate_memory(const Task<Real>& task) { return (task.rank + kMixed) * kStride + kLine; }
+Index rotate_memory(const Task<Real>& task) {
+  return (task.rank + 1 + kMixed) * kStride + kLine;
+}
 
-// What a block of new rows is made of: G's part, from the mixed deltas, and W's, from z.
+// What new rows are made of: G's part, from the mixed deltas, and W's, from z.
 struct Sources {
   const Real* z;            // (L, kStride)
-  const Real* mix;          // (kRows, L)
-  const Real* fresh;        // (examples, lines, outputs), at the block's first row and output
+  const Real* mix;          // (lines, L)
+  const Real* fresh;        // (examples, lines, outputs), at the patch's first output
   const Real* activations;  // one for each example, `inputs` apart
   Index rank, examples, lines, inputs, outputs;
 };
 
-// New rows over `count` parameters, a whole number of register blocks: stored, or, of those that
-// are dropped, their squares added to `out` (then one row).
+// New rows from `first` on, over one register block from `t` on: stored, or, of those that are
+// dropped, their squares added to `out` (then one row).
 template <Index kRows, bool kSquares>
-__attribute__((noinline)) void mix_block(const Sources& from, Index count, Real* out, Index stride) {
-  for (Index t = 0; t < count; t += kVectors * kWidth) {
-    Vec sum[kRows][kVectors];
+__attribute__((noinline)) void mix_block(const Sources& from, Index first, Index t, Real* out,
+                                         Index stride) {
+  Vec sum[kRows][kVectors];
+  const Real *mix = from.mix + first * from.rank, *z = from.z + t;
+  const Real* fresh = from.fresh + first * from.outputs + t;
+  UNROLL for (Index i = 0; i < kRows; ++i)
+    UNROLL for (Index j = 0; j < kVectors; ++j)
+      sum[i][j] = from.activations[0] * load(fresh + i * from.outputs + j * kWidth);
+  for (Index n = 1; n < from.examples; ++n) {
+    fresh += from.lines * from.outputs;
+    const Real a = from.activations[n * from.inputs];
     UNROLL for (Index i = 0; i < kRows; ++i)
       UNROLL for (Index j = 0; j < kVectors; ++j)
-        sum[i][j] = from.activations[0] * load(from.fresh + i * from.outputs + t + j * kWidth);
-    for (Index n = 1; n < from.examples; ++n) {
-      const Real* fresh = from.fresh + n * from.lines * from.outputs + t;
-      const Real a = from.activations[n * from.inputs];
-      UNROLL for (Index i = 0; i < kRows; ++i)
-        UNROLL for (Index j = 0; j < kVectors; ++j)
-          sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
+        sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
+  }
+  for (Index l = 0; l < from.rank; ++l) {
+    Vec old[kVectors];
+    UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kStride + j * kWidth);
+    UNROLL for (Index i = 0; i < kRows; ++i) {
+      const Real weight = mix[i * from.rank + l];
+      UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
     }
-    for (Index l = 0; l < from.rank; ++l) {
-      Vec old[kVectors];
-      UNROLL for (Index j = 0; j < kVectors; ++j)
-        old[j] = load(from.z + l * kStride + t + j * kWidth);
-      UNROLL for (Index i = 0; i < kRows; ++i) {
-        const Real weight = from.mix[i * from.rank + l];
-        UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
-      }
-    }
-    UNROLL for (Index j = 0; j < kVectors; ++j) {
-      Real* to = out + t + j * kWidth;
-      if (kSquares) {
-        Vec squares = load(to);
-        UNROLL for (Index i = 0; i < kRows; ++i) squares += sum[i][j] * sum[i][j];
-        store(to, squares);
-      } else {
-        UNROLL for (Index i = 0; i < kRows; ++i) store(to + i * stride, sum[i][j]);
-      }
+  }
+  UNROLL for (Index j = 0; j < kVectors; ++j) {
+    Real* to = out + j * kWidth;
+    if (kSquares) {
+      Vec squares = load(to);
+      UNROLL for (Index i = 0; i < kRows; ++i) squares += sum[i][j] * sum[i][j];
+      store(to, squares);
+    } else {
+      UNROLL for (Index i = 0; i < kRows; ++i) store(to + i * stride, sum[i][j]);
     }
   }
 }
 
 template <bool kSquares>
-inline void mix_rows(Index rows, const Sources& from, Index count, Real* out, Index stride) {
+inline void mix_rows(Index rows, const Sources& from, Index first, Index t, Real* out,
+                     Index stride) {
   switch (rows) {
-    case 6: return mix_block<6, kSquares>(from, count, out, stride);
-    case 5: return mix_block<5, kSquares>(from, count, out, stride);
-    case 4: return mix_block<4, kSquares>(from, count, out, stride);
-    case 3: return mix_block<3, kSquares>(from, count, out, stride);
-    case 2: return mix_block<2, kSquares>(from, count, out, stride);
-    case 1: return mix_block<1, kSquares>(from, count, out, stride);
+    case 6: return mix_block<6, kSquares>(from, first, t, out, stride);
+    case 5: return mix_block<5, kSquares>(from, first, t, out, stride);
+    case 4: return mix_block<4, kSquares>(from, first, t, out, stride);
+    case 3: return mix_block<3, kSquares>(from, first, t, out, stride);
+    case 2: return mix_block<2, kSquares>(from, first, t, out, stride);
+    case 1: return mix_block<1, kSquares>(from, first, t, out, stride);
   }
 }
 
-void rotate(const Task<Real>& task, Index begin, Index end, Real* memory) {
+void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
+  constexpr Index kSpan = kVectors * kWidth;  // of a register block
   const Index rank = task.rank, lines = task.lines();
-  Real* z = aligned(memory);         // (L, kStride)
-  Real* spare = z + rank * kStride;  // (kMixed, kStride): a run's end, and the mean's row
+  Real* z = aligned(memory);             // (L, kStride)
+  Real* moved = z + rank * kStride;      // (kStride): the mean's row
+  Real* spare = moved + kStride;         // (kMixed, kStride): a patch's end
   alignas(64) Waiting now;
-  for_runs(task, begin, end, [&](const Run& run) {
-    settle(task, run, now);
-    const Block<Real>& block = *run.block;
+  for_patches(task, part, parts, 1, kTile / kDepth, [&](const Patch& patch) {
+    settle(task, patch, now);
+    const Block<Real>& block = *patch.block;
+    const Index begin = patch.begin(0);
     for (Index l = 0; l < rank; ++l)
-      read_row(z + l * kStride, now.ratio, task.factor + l * task.size + run.begin, run);
-    const auto sources = [&](Index row, Index t) {
-      return Sources{z + t,
-                     task.mix + row * rank,
-                     block.fresh + row * block.outputs + run.output + t,
-                     block.activations + run.input,
-                     rank, task.examples, lines, block.inputs, block.outputs};
-    };
-    // Whole register blocks are written where they belong; what is left of the run, by way of
-    // `spare`, since a block reaches beyond its end.
-    const Index whole = run.count / (kVectors * kWidth) * (kVectors * kWidth);
-    const Index left = run.count - whole;
-    for (Index r = 0; r < rank; r += kMixed) {
-      const Index rows = min(kMixed, rank - r);
-      Real* to = task.factor + r * task.size + run.begin;
-      mix_rows<false>(rows, sources(r, 0), whole, to, task.size);
-      if (left == 0) continue;
-      mix_rows<false>(rows, sources(r, whole), left, spare, kStride);
-      for (Index i = 0; i < rows; ++i) copy(to + i * task.size + whole, spare + i * kStride, left);
+      read_row(patch, task.factor + l * task.size, now, z + l * kStride);
+    const Sources from{z, task.mix, block.fresh + patch.output, block.activations + patch.input,
+                       rank, task.examples, lines, block.inputs, block.outputs};
+    for (Index t = 0; t < patch.width; t += kSpan) {
+      const Index left = patch.width - t;
+      for (Index r = 0; r < rank; r += kMixed) {
+        const Index rows = min(kMixed, rank - r);
+        Real* to = task.factor + r * task.size + begin + t;
+        if (t == 0) prefetch(task, patch, r, rows);
+        if (left >= kSpan) {
+          mix_rows<false>(rows, from, r, t, to, task.size);
+        } else {  // by way of `spare`, since a register block reaches beyond the patch
+          mix_rows<false>(rows, from, r, t, spare, kStride);
+          for (Index i = 0; i < rows; ++i) copy(to + i * task.size, spare + i * kStride, left);
+        }
+      }
+      for (Index r = rank; r < lines - 1; r += kMixed)
+        mix_rows<true>(min(kMixed, lines - 1 - r), from, r, t, now.diag + t, 0);
+      mix_rows<false>(1, from, lines - 1, t, moved + t, kStride);
     }
-    for (Index r = rank; r < lines - 1; r += kMixed)
-      mix_rows<true>(min(kMixed, lines - 1 - r), sources(r, 0), run.count, now.diag, 0);
-    mix_rows<false>(1, sources(lines - 1, 0), run.count, spare, kStride);
-    copy(task.diag + run.begin, now.diag, run.count);
-    Real* __restrict mean = task.mean + run.begin;
+    copy(task.diag + begin, now.diag, patch.width);
+    Real* __restrict mean = task.mean + begin;
     const Real gamma = task.decay;
-    for (Index t = 0; t < run.count; ++t) mean[t] = gamma * mean[t] + spare[t] * now.inverse[t];
+    for (Index t = 0; t < patch.width; ++t) mean[t] = gamma * mean[t] + moved[t] * now.inverse[t];
   });
 }
 

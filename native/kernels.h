@@ -56,10 +56,10 @@ constexpr Index kTile = 256;  // parameters handled at once
 template <typename Real>
 struct Kernels {
   Index (*gram_memory)(const Task<Real>&);  // how many numbers, zero before the first call
-  void (*gram)(const Task<Real>&, Index begin, Index end, Real* memory);
+  void (*gram)(const Task<Real>&, Index part, Index parts, Real* memory);
   void (*finish)(const Task<Real>&, const Real* memory, const Grams&);  // adds to the matrices
   Index (*rotate_memory)(const Task<Real>&);
-  void (*rotate)(const Task<Real>&, Index begin, Index end, Real* memory);
+  void (*rotate)(const Task<Real>&, Index part, Index parts, Real* memory);
 };
 
 #define BAYESTREAM_VARIANT(name) \
