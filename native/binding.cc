@@ -104,13 +104,13 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
   task.blocks = blocks.data();
 
   const Index needed = kernels.gram_memory(task);
-  std::vector<Real> memory(needed * parts, Real(0));
+  const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
   run(parts, [&](Index part) {
-    kernels.gram(task, part, parts, memory.data() + part * needed);
+    kernels.gram(task, part, parts, memory.get() + part * needed);
   });
   Matrix plain(rows * rows, 0.0), scaled(plain), drift(plain);
   for (Index part = 0; part < parts; ++part)
-    kernels.finish(task, memory.data() + part * needed, {plain.data(), scaled.data(), drift.data()});
+    kernels.finish(task, memory.get() + part * needed, {plain.data(), scaled.data(), drift.data()});
   // Of structured rows, deltas meet unweighted through the products of their activations alone.
   const auto times = [](const Real* table, Index i, Index j, Index count) {  // of two of its rows
     return std::inner_product(table + i * count, table + (i + 1) * count, table + j * count, 0.0);
@@ -147,9 +147,9 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
     block.fresh = fresh.back().data();
   }
   const Index room = kernels.rotate_memory(task);
-  std::vector<Real> own(room * parts);
+  const std::unique_ptr<Real[]> own(new Real[room * parts]);
   run(parts, [&](Index part) {
-    kernels.rotate(task, part, parts, own.data() + part * room);
+    kernels.rotate(task, part, parts, own.get() + part * room);
   });
 }
 

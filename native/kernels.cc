@@ -190,22 +190,28 @@ inline void multiply(const Real* x, Index rows, const Real* y, Index columns, bo
   }
 }
 
+Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
+  if (!block.structured()) return 0;
+  return task.examples * (2 * task.rank + task.examples) * padded(block.outputs);
+}
+
 // Where the first pass keeps its sums and its tiles.
 struct GramMemory {
   Index low, high;               // L and M
   Real *plain, *scaled, *drift;  // (L, L) vectors each
   Real *cross, *cross_scaled;    // (L, M) vectors each: rows without structure
   Real *own, *own_scaled;        // (M, M) vectors each: rows without structure
-  Real* z;                       // tiles (L, kStride)
+  Real* by_output;               // layer by layer, (N, 2 L + N, outputs, padded)
+  Real* z;                       // tiles (L, kStride); all that is before them is sums
   Real* g;                       // tiles (M, kStride)
   Real *x_scaled, *x_late;       // a group of rows, times 1 / upsilon' and times `late`
-  Real* by_output;               // then, layer by layer, (N, 2 L + N, outputs, padded)
+  Real* end;
 
   GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), high(task.rows()) {
-    memory = aligned(memory);
+    end = aligned(memory);
     const auto take = [&](Index count) {
-      Real* taken = memory;
-      memory += count;
+      Real* taken = end;
+      end += count;
       return taken;
     };
     plain = take(low * low * kWidth);
@@ -215,23 +221,17 @@ struct GramMemory {
     cross_scaled = take(low * high * kWidth);
     own = take(high * high * kWidth);
     own_scaled = take(high * high * kWidth);
+    by_output = end;
+    for (Index b = 0; b < task.block_count; ++b) take(by_output_size(task, task.blocks[b]));
     z = take(low * kStride);
     g = take(high * kStride);
     x_scaled = take(kGroup * kStride);
     x_late = take(kGroup * kStride);
-    by_output = memory;
   }
 };
 
-Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
-  if (!block.structured()) return 0;
-  return task.examples * (2 * task.rank + task.examples) * padded(block.outputs);
-}
-
 Index gram_memory(const Task<Real>& task) {
-  Index total = GramMemory(task, nullptr).by_output - static_cast<Real*>(nullptr);
-  for (Index b = 0; b < task.block_count; ++b) total += by_output_size(task, task.blocks[b]);
-  return total + kLine;
+  return GramMemory(task, nullptr).end - static_cast<Real*>(nullptr) + kLine;
 }
 
 // sums[t] += sum_d a_d x[d][t] over a patch's inputs.
@@ -250,6 +250,7 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory) {
   const Index low = to.low, high = to.high;
   const bool drifting = task.drift != 0;
   alignas(64) Waiting now;
+  clear(to.plain, 0, to.z - to.plain);
   for_patches(task, part, parts, kDepth, kTile / kDepth, [&](const Patch& patch) {
     settle(task, patch, now);
     const Block<Real>& block = *patch.block;

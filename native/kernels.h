@@ -55,7 +55,7 @@ constexpr Index kTile = 256;  // parameters handled at once
 // One instruction set's versions of the passes. `memory` belongs to one thread.
 template <typename Real>
 struct Kernels {
-  Index (*gram_memory)(const Task<Real>&);  // how many numbers, zero before the first call
+  Index (*gram_memory)(const Task<Real>&);  // how many numbers
   void (*gram)(const Task<Real>&, Index part, Index parts, Real* memory);
   void (*finish)(const Task<Real>&, const Real* memory, const Grams&);  // adds to the matrices
   Index (*rotate_memory)(const Task<Real>&);

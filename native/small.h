@@ -57,7 +57,8 @@ inline Matrix symmetric(Matrix a, Index n) {
 }
 
 // Eigenvectors of a symmetric matrix as the rows of the result, largest eigenvalue first:
-// Householder reduction to tridiagonal form, then implicit QL.
+// Householder reduction to tridiagonal form, then implicit QL. Entries of a sum of squares in single
+// or double precision are far from where their own squares would overflow.
 inline Matrix eigenvectors(Matrix a, Index n) {
   Matrix q(n * n, 0.0), d(n), e(n, 0.0), w(n);
   for (Index i = 0; i < n; ++i) q[i * n + i] = 1.0;
@@ -98,13 +99,13 @@ inline Matrix eigenvectors(Matrix a, Index n) {
       Index m = l;
       while (m + 1 < n && std::abs(e[m]) > epsilon * (std::abs(d[m]) + std::abs(d[m + 1]))) ++m;
       if (m == l) break;
-      const double g0 = (d[l + 1] - d[l]) / (2.0 * e[l]), r0 = std::hypot(g0, 1.0);
+      const double g0 = (d[l + 1] - d[l]) / (2.0 * e[l]), r0 = std::sqrt(g0 * g0 + 1.0);
       double g = d[m] - d[l] + e[l] / (g0 + std::copysign(r0, g0));
       double s = 1.0, c = 1.0, p = 0.0;
       Index i = m - 1;
       for (; i >= l; --i) {
         const double f = s * e[i], b = c * e[i];
-        const double r = std::hypot(f, g);
+        const double r = std::sqrt(f * f + g * g);
         e[i + 1] = r;
         if (r == 0.0) {
           d[i + 1] -= p;

@@ -118,7 +118,7 @@ def gaussian_filter(
     return Estimator(
         model=model,
         likelihood=likelihood_now,
-        init=init,
+        init=jax.jit(init),
         predict=predict,
         update=update,
         update_batch=update_batch,
