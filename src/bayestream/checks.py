@@ -55,6 +55,15 @@ def check_rank(rank: Any, parameters: int) -> None:
         raise ValueError(f"rank must be {expected}, got {rank!r}.")
 
 
+def check_whole(name: str, value: Any, lowest: int) -> None:
+    """A whole number, not below `lowest`."""
+    expected = f"a whole number, {lowest} or above"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be {expected}, got {value!r}.")
+    if value < lowest:
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+
+
 def check_covariance(name: str, value: Any) -> np.ndarray:
     """A positive variance, a vector of them, or a symmetric positive-definite matrix."""
     noise = np.asarray(value, dtype=np.float64)

@@ -84,6 +84,7 @@ def categorical() -> Likelihood:
         support=support,
         target_shapes=lambda outputs: ((), (outputs,)),
         expects="a class number from 0 to C−1 (−1 or NaN: missing) or C probabilities",
+        name="categorical",
     )
 
 
@@ -110,6 +111,7 @@ def bernoulli() -> Likelihood:
         sample=lambda key, eta: jax.random.bernoulli(key, jax.nn.sigmoid(eta)).astype(eta.dtype),
         support=lambda y, outputs: jnp.all((y == 0) | (y == 1)),
         expects="zeros and ones",
+        name="bernoulli",
     )
 
 
@@ -132,6 +134,7 @@ def poisson() -> Likelihood:
         sample=lambda key, eta: jax.random.poisson(key, jnp.exp(eta)).astype(eta.dtype),
         support=lambda y, outputs: jnp.all((y >= 0) & (y == jnp.round(y)) & jnp.isfinite(y)),
         expects="whole numbers, zero or above",
+        name="poisson",
     )
 
 
@@ -188,6 +191,7 @@ def from_log_density(
         support=_all_finite,
         target_shapes=_vector_shapes,
         expects="finite numbers",
+        name="from_log_density",
     )
 
 
@@ -288,6 +292,7 @@ def _gaussian(noise: Any) -> Likelihood:
         support=_all_finite,
         target_shapes=_vector_shapes,
         expects="finite numbers",
+        name="gaussian",
     )
 
 
@@ -301,6 +306,7 @@ def _independent(
     sample: Callable[[Key, Array], Array],
     support: Callable[[Array, int], Array],
     expects: str,
+    name: str,
 ) -> Likelihood:
     """Outputs that are independent given η: B = diag(root)."""
     return Likelihood(
@@ -315,6 +321,7 @@ def _independent(
         support=support,
         target_shapes=_vector_shapes,
         expects=expects,
+        name=name,
     )
 
 

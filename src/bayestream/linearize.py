@@ -1,7 +1,8 @@
-"""An observation, seen through the network linearised at the mean."""
+"""An observation, seen through the network linearised at given parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,23 +21,42 @@ class Observation(NamedTuple):
     observed: Array  # (N,): false where a label is missing or an input is not finite
 
 
-def observe(model: Model, likelihood: Likelihood, mean: Array, xs: Array, ys: Array) -> Observation:
-    """Linearise at `mean`. What is not observed has zero rows, and so changes nothing."""
+def observe(
+    model: Model, likelihood: Likelihood, params: Array, xs: Array, ys: Array
+) -> Observation:
+    """Linearise at `params`, one row for each column of B: G Gᵀ is the Fisher information."""
 
-    def one(x: Array, y: Array) -> Observation:
-        observed = (
-            jnp.all(jnp.isfinite(x)) & ~likelihood.missing(y) & likelihood.support(y, model.outputs)
-        )
-        x = jnp.where(observed, x, jnp.zeros_like(x))
-        y = jnp.where(observed, y, jnp.zeros_like(y))
-        eta, activations, pull_back = model.linearize(mean, x)
-        B = jnp.where(observed, likelihood.fisher_factor(eta), 0.0)
-        v = jnp.where(observed, likelihood.residual(eta, y), 0.0)
-        deltas = jax.vmap(pull_back)(B.T)
-        return Observation(Rows(activations, deltas), v, eta, observed)
+    def seen(eta: Array, y: Array) -> tuple[Array, Array]:
+        return likelihood.fisher_factor(eta).T, likelihood.residual(eta, y)
 
-    each = jax.vmap(one)(xs, ys)
-    return each._replace(residual=each.residual.reshape(-1))
+    return _observe(model, likelihood, params, xs, ys, seen)
+
+
+def observe_gradients(
+    model: Model, likelihood: Likelihood, params: Array, xs: Array, ys: Array
+) -> Observation:
+    """One row an example, g = ∇ log p(y | x, θ): G Gᵀ is the empirical Fisher information."""
+
+    def seen(eta: Array, y: Array) -> tuple[Array, Array]:
+        return likelihood.score(eta, y)[None], jnp.ones(1, eta.dtype)
+
+    return _observe(model, likelihood, params, xs, ys, seen)
+
+
+def is_observed(model: Model, likelihood: Likelihood, x: Array, y: Array) -> Array:
+    """Whether there is something to learn from an example; what is not never touches a belief."""
+    possible = ~likelihood.missing(y) & likelihood.support(y, model.outputs)
+    return jnp.all(jnp.isfinite(x)) & possible
+
+
+def output_rows(model: Model, params: Array, xs: Array) -> tuple[Array, Rows]:
+    """η (N, C) and the rows ∂η/∂θ of each of N inputs, in one vectorised backward pass."""
+
+    def one(x: Array) -> tuple[Array, Rows]:
+        eta, activations, pull_back = model.linearize(params, x)
+        return eta, Rows(activations, jax.vmap(pull_back)(jnp.eye(eta.size, dtype=eta.dtype)))
+
+    return jax.vmap(one)(xs)
 
 
 def jacobian(model: Model, params: Array, x: Array) -> tuple[Array, Array]:
@@ -44,3 +64,26 @@ def jacobian(model: Model, params: Array, x: Array) -> tuple[Array, Array]:
     eta, pull_back = jax.vjp(lambda p: model.apply(p, x), params)
     (rows,) = jax.vmap(pull_back)(jnp.eye(model.outputs, dtype=eta.dtype))
     return eta, rows
+
+
+def _observe(
+    model: Model,
+    likelihood: Likelihood,
+    params: Array,
+    xs: Array,
+    ys: Array,
+    seen: Callable[[Array, Array], tuple[Array, Array]],  # (η, y) → ∂/∂η of each row, and v
+) -> Observation:
+    """What is not observed has zero rows, and so changes nothing."""
+
+    def one(x: Array, y: Array) -> Observation:
+        observed = is_observed(model, likelihood, x, y)
+        x = jnp.where(observed, x, jnp.zeros_like(x))
+        y = jnp.where(observed, y, jnp.zeros_like(y))
+        eta, activations, pull_back = model.linearize(params, x)
+        cotangents, v = seen(eta, y)
+        deltas = jax.vmap(pull_back)(jnp.where(observed, cotangents, 0.0))
+        return Observation(Rows(activations, deltas), jnp.where(observed, v, 0.0), eta, observed)
+
+    each = jax.vmap(one)(xs, ys)
+    return each._replace(residual=each.residual.reshape(-1))

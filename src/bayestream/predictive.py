@@ -1,51 +1,208 @@
-"""From a belief over weights to a forecast of y."""
+"""From a belief over weights to a forecast of y, at one input or at many."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
+import numpy as np
 
-from bayestream.checks import check_array
-from bayestream.linearize import jacobian
-from bayestream.types import Array, Estimator, State
+from bayestream.checks import check_array, check_non_negative, check_whole
+from bayestream.forecasts import CategoricalForecast, GaussianForecast, MixtureForecast
+from bayestream.linearize import output_rows
+from bayestream.types import Array, Estimator, Key, Likelihood, State
 
-
-class GaussianForecast(NamedTuple):
-    """y ~ N(mean, covariance)."""
-
-    mean: Array  # ŷ (C,)
-    covariance: Array  # V (C, C)
-
-    def log_density(self, y: Array) -> Array:
-        """Log N(y | mean, covariance)."""
-        root = jnp.linalg.cholesky(self.covariance)
-        error = jnp.reshape(y, self.mean.shape) - self.mean
-        distance = error @ cho_solve((root, True), error)
-        size = self.mean.size
-        log_volume = 2 * jnp.sum(jnp.log(jnp.diagonal(root)))
-        return -0.5 * (distance + log_volume + size * jnp.log(2 * jnp.pi))
+# Inputs looked at together: enough to keep the machine busy, few enough to fit beside the belief.
+_TOGETHER = 256
+_NUMBERS = 2**26  # in the rows of a network without dense layers
 
 
-def linearized(estimator: Estimator, state: State, x: Array) -> GaussianForecast:
+def plugin(estimator: Estimator, state: State, x: Any) -> MixtureForecast:
+    """p(y | x, μ): the forecast at the mean weights, as if there were no doubt about them.
+
+    >>> import bayestream as bs
+    >>> learner = bs.lofi(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3)
+    >>> forecast = bs.predictive.plugin(learner, learner.init(jax.random.key(0)), jnp.ones(2))
+    >>> forecast.probabilities.shape
+    (3,)
+    """
+    params = estimator.mean(state)
+    outputs = _each(estimator, x, params, lambda one: estimator.model.apply(params, one))
+    return MixtureForecast(outputs[..., None, :], estimator.likelihood(state))
+
+
+def monte_carlo(
+    estimator: Estimator,
+    state: State,
+    x: Any,
+    key: Key,
+    *,
+    samples: int = 100,
+    temperature: float = 1.0,
+) -> MixtureForecast:
+    """The average of p(y | x, θ) over draws θ from the belief, through the network itself.
+
+    `temperature` multiplies the covariance of the weights, here and below: 1 is the belief as it
+    is, 0 the plugin forecast.
+
+    >>> import bayestream as bs
+    >>> learner = bs.lofi(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> state, key = learner.init(jax.random.key(0)), jax.random.key(1)
+    >>> forecast = bs.predictive.monte_carlo(learner, state, jnp.ones(2), key, samples=10)
+    >>> low, high = forecast.interval(0.9)
+    >>> bool(low[0] < forecast.mean[0] < high[0])
+    True
+    """
+    check_whole("samples", samples, 1)
+    check_non_negative("temperature", temperature)
+    mean = estimator.mean(state)
+    draws = _posterior(estimator, estimator.sample)(state, key, samples)
+    draws = mean + jnp.asarray(math.sqrt(temperature), mean.dtype) * (draws - mean)
+    apply = jax.vmap(estimator.model.apply, in_axes=(0, None))
+    outputs = _each(estimator, x, mean, lambda one: apply(draws, one))
+    return MixtureForecast(outputs, estimator.likelihood(state))
+
+
+def linearized_monte_carlo(
+    estimator: Estimator,
+    state: State,
+    x: Any,
+    key: Key,
+    *,
+    samples: int = 100,
+    temperature: float = 1.0,
+) -> MixtureForecast:
+    """The average of p(y | η) over draws of η from the network linearised at the mean.
+
+    The draws are of η ~ N(f(x, μ), F Σ Fᵀ) itself, which has C numbers, not of the weights.
+
+    >>> import bayestream as bs
+    >>> learner = bs.lofi(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3)
+    >>> state, key = learner.init(jax.random.key(0)), jax.random.key(1)
+    >>> forecast = bs.predictive.linearized_monte_carlo(learner, state, jnp.ones(2), key)
+    >>> round(float(forecast.probabilities.sum()), 3)
+    1.0
+    """
+    check_whole("samples", samples, 1)
+    outputs, covariance = _outputs(estimator, state, x, temperature)
+    values, vectors = jnp.linalg.eigh(covariance)
+    roots = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
+    noise = jax.random.normal(key, (*outputs.shape[:-1], samples, outputs.shape[-1]), outputs.dtype)
+    draws = outputs[..., None, :] + jnp.einsum("...ck,...sk->...sc", roots, noise)
+    return MixtureForecast(draws, estimator.likelihood(state))
+
+
+def linearized(
+    estimator: Estimator, state: State, x: Any, *, temperature: float = 1.0
+) -> GaussianForecast:
     """The exact forecast of the linearised network: V = H Σ Hᵀ + R, for a Gaussian likelihood.
 
     R is the one the estimator believes in now, also when it is learnt from the stream.
 
-    >>> import jax, bayestream as bs
+    >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
     >>> forecast = bs.predictive.linearized(learner, learner.init(jax.random.key(0)), jnp.ones(2))
     >>> forecast.covariance.shape, bool(forecast.covariance[0, 0] > 0.1)
     ((1, 1), True)
     """
-    check_array("x", x, [estimator.model.inputs])
-    if estimator.covariance_between is None:
-        raise ValueError(
-            "estimator must keep a posterior covariance for a linearized forecast, "
-            "got one that keeps a point estimate only."
-        )
+    likelihood = _of_kind(estimator.likelihood(state), "gaussian", "linearized")
+    outputs, covariance = _outputs(estimator, state, x, temperature)
+    R = likelihood.covariance(outputs.reshape(-1, outputs.shape[-1])[0])
+    return GaussianForecast(outputs, covariance + R)
+
+
+def probit(
+    estimator: Estimator, state: State, x: Any, *, temperature: float = 1.0
+) -> CategoricalForecast:
+    """Generalised probit: softmax(z_c/√(1 + π v_c/8)), v the variances of the logits z.
+
+    >>> import bayestream as bs
+    >>> learner = bs.lofi(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3)
+    >>> forecast = bs.predictive.probit(learner, learner.init(jax.random.key(0)), jnp.ones((5, 2)))
+    >>> forecast.probabilities.shape
+    (5, 3)
+    """
+    _of_kind(estimator.likelihood(state), "categorical", "probit")
+    logits, covariance = _outputs(estimator, state, x, temperature)
+    variances = jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0)
+    return CategoricalForecast(logits / jnp.sqrt(1 + jnp.pi / 8 * variances))
+
+
+def laplace_bridge(
+    estimator: Estimator, state: State, x: Any, *, temperature: float = 1.0
+) -> CategoricalForecast:
+    """Laplace bridge (Hobbhahn et al. 2022): the Dirichlet nearest to the logits' Gaussian.
+
+    α_c = (1 − 2/C + e^{z_c} Σ_k e^{−z_k}/C²)/v_c, for logits made to sum to zero; the forecast's
+    `concentration` is α, its probabilities α/Σα.
+
+    >>> import bayestream as bs
+    >>> learner = bs.lofi(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3)
+    >>> state = learner.init(jax.random.key(0))
+    >>> bs.predictive.laplace_bridge(learner, state, jnp.ones(2)).concentration.shape
+    (3,)
+    """
+    _of_kind(estimator.likelihood(state), "categorical", "laplace_bridge")
+    z, V = _outputs(estimator, state, x, temperature)
+    count = z.shape[-1]
+    shared, total = jnp.sum(V, axis=-1), jnp.sum(V, axis=(-2, -1))
+    weights = shared / jnp.where(total > 0, total, 1.0)[..., None]
+    # Without doubt there is nothing to weigh by: take the mean off every logit.
+    weights = jnp.where(total[..., None] > 0, weights, 1 / count)
+    z = z - weights * jnp.sum(z, axis=-1, keepdims=True)
+    variances = jnp.diagonal(V, axis1=-2, axis2=-1) - weights * shared
+    tiny = jnp.finfo(z.dtype).tiny
+    sharpness = jax.nn.logsumexp(-z, axis=-1, keepdims=True) + z - 2 * math.log(count)
+    alpha = jnp.logaddexp(sharpness, jnp.log(jnp.maximum(1 - 2 / count, tiny)))
+    alpha = alpha - jnp.log(jnp.maximum(variances, tiny))
+    return CategoricalForecast(alpha, jnp.exp(alpha))
+
+
+def _outputs(estimator: Estimator, state: State, x: Any, temperature: float) -> tuple[Array, Array]:
+    """η (…, C) and its covariance T F Σ Fᵀ (…, C, C) under the linearised network."""
+    check_non_negative("temperature", temperature)
     params = estimator.mean(state)
-    eta, H = jacobian(estimator.model, params, jnp.asarray(x, params.dtype))
-    R = estimator.likelihood(state).covariance(eta)
-    return GaussianForecast(eta, estimator.covariance_between(state, H) + R)
+    spread = _posterior(estimator, estimator.covariance_of)
+
+    def one(x: Array) -> tuple[Array, Array]:
+        eta, rows = output_rows(estimator.model, params, x[None])
+        return eta[0], spread(state, rows)[0]
+
+    outputs, covariance = _each(estimator, x, params, one)
+    return outputs, jnp.asarray(temperature, outputs.dtype) * covariance
+
+
+def _each(estimator: Estimator, x: Any, params: Array, forecast: Callable[[Array], Any]) -> Any:
+    """The forecast at one input, or at each of many, a few hundred at a time."""
+    model = estimator.model
+    many = (len(x), *model.inputs) if np.ndim(x) > len(model.inputs) else model.inputs
+    check_array("x", x, [model.inputs, many])
+    if not isinstance(x, jax.core.Tracer) and not np.isfinite(x).all():
+        raise ValueError("x must hold finite numbers, got NaN or infinity.")
+    x = jnp.asarray(x, params.dtype)
+    if x.ndim == len(model.inputs):
+        return forecast(x)
+    few = max(1, _NUMBERS // (model.size * model.outputs))
+    together = _TOGETHER if model.layers and model.layers[0].offset == 0 else min(_TOGETHER, few)
+    return jax.lax.map(forecast, x, batch_size=together)
+
+
+def _posterior(estimator: Estimator, function: Callable[..., Array] | None) -> Callable[..., Array]:
+    if function is None:
+        raise ValueError(
+            "estimator must keep a posterior for this forecast, got one that keeps a point "
+            "estimate only; use plugin."
+        )
+    return function
+
+
+def _of_kind(likelihood: Likelihood, kind: str, forecast: str) -> Likelihood:
+    if likelihood.name != kind:
+        raise ValueError(
+            f"likelihood must be {kind} for a {forecast} forecast, got {likelihood.name}; "
+            "monte_carlo serves any."
+        )
+    return likelihood

@@ -65,6 +65,14 @@ def gram(rows: Rows, weights: Array) -> Array:
     return total.reshape(count(rows), count(rows))
 
 
+def gram_of_each(rows: Rows, weights: Array) -> Array:
+    """Each example's own block of Gᵀ diag(w) G, for weights (P,): (N, K, K)."""
+    total = jnp.zeros((), weights.dtype)
+    for a, d, w in _layers(rows, weights):
+        total += jnp.einsum("no,nko,njo->nkj", a**2 @ w, d, d)
+    return total
+
+
 def diagonal(rows: Rows, matrix: Array) -> Array:
     """The diagonal of G A Gᵀ for a matrix A (M, M): (P,)."""
     parts: list[Array] = []

@@ -68,6 +68,7 @@ class Likelihood(NamedTuple):
     support: Callable[[Array, int], Array]  # (y, C) → is y a possible value?
     target_shapes: Callable[[int], tuple[tuple[int, ...], ...]]  # C → shapes y may have
     expects: str  # what a possible value is, in words
+    name: str  # what it is called where another kind is refused
 
 
 class EvolvingLikelihood(NamedTuple):
@@ -92,6 +93,8 @@ class Estimator(NamedTuple):
     update_batch: Callable[..., State]  # (state, X, Y, key=None): one joint conditioning
     mean: Callable[[State], Array]  # the parameters (P,)
     covariance_between: Callable[[State, Array], Array] | None  # (state, J (n, P)) → J Σ Jᵀ
+    # (state, `rows.Rows` of N examples) → each one's G Σ Gᵀ (N, K, K), never an N×K×P array
+    covariance_of: Callable[[State, Any], Array] | None
     sample: Callable[[State, Key, int], Array] | None  # (state, key, n) → parameters (n, P)
 
 
@@ -121,12 +124,16 @@ class Stream:
         return (self._at(index) for index in range(len(self)))
 
     def _at(self, index: Any) -> Example:
-        return Example(*(np.asarray(field)[index] for field in self.examples))
+        return Example(*(field[index] for field in self.examples))
 
     def take(self, count: int) -> Stream:
         """The first `count` examples."""
         return Stream(self._at(slice(count)))
 
+    def select(self, positions: Any) -> Stream:
+        """The examples at these positions, in that order."""
+        return Stream(self._at(np.asarray(positions, int)))
+
     def shuffle(self, seed: int) -> Stream:
         """The same examples in an order drawn from `seed`."""
-        return Stream(self._at(np.random.default_rng(seed).permutation(len(self))))
+        return self.select(np.random.default_rng(seed).permutation(len(self)))

@@ -13,6 +13,7 @@ try:
 except ImportError:
     sys.exit("The bayestream command needs its extra: pip install 'bayestream[cli]'")
 
+from bayestream.cli.data import app as data
 from bayestream.cli.demo import demo
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command()(demo)
+app.add_typer(data, name="data")
 
 
 @app.callback()

@@ -6,19 +6,40 @@ from collections.abc import Callable
 from typing import Any
 
 from bayestream.checks import check_choice
+from bayestream.estimators.bong import bong
 from bayestream.estimators.fcekf import fcekf
 from bayestream.estimators.fdekf import fdekf
 from bayestream.estimators.filter import FilterState, steady_state
+from bayestream.estimators.ggt import ggt
+from bayestream.estimators.laplace import (
+    Curvature,
+    diagonal_curvature,
+    kronecker_curvature,
+    laplace,
+)
 from bayestream.estimators.lofi import lofi
 from bayestream.estimators.lofi_spherical import lofi_spherical, orthogonal, svd
+from bayestream.estimators.lrvga import lrvga
+from bayestream.estimators.orfit import orfit
+from bayestream.estimators.replay_sgd import average, ogd, replay_sgd, total
+from bayestream.estimators.slang import slang
 from bayestream.estimators.vdekf import vdekf
+from bayestream.gaussians.fits import forward_kl, reverse_kl
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
 REGISTRY: dict[str, Callable[..., Estimator]] = {
+    "bong": bong,
     "fcekf": fcekf,
     "fdekf": fdekf,
+    "ggt": ggt,
+    "laplace": laplace,
     "lofi": lofi,
     "lofi_spherical": lofi_spherical,
+    "lrvga": lrvga,
+    "ogd": ogd,
+    "orfit": orfit,
+    "replay_sgd": replay_sgd,
+    "slang": slang,
     "vdekf": vdekf,
 }
 
@@ -32,22 +53,37 @@ def make(
     >>> learner = make("vdekf", bs.models.mlp([1, 1]), bs.likelihoods.gaussian(1.0))
     >>> make("lofy", bs.models.mlp([1, 1]), bs.likelihoods.gaussian(1.0))
     Traceback (most recent call last):
-    ValueError: method must be one of fcekf, fdekf, lofi, lofi_spherical, vdekf, got 'lofy'. \
-Did you mean 'lofi'?
+    ValueError: method must be one of bong, fcekf, fdekf, ggt, laplace, lofi, lofi_spherical, \
+lrvga, ogd, orfit, replay_sgd, slang, vdekf, got 'lofy'. Did you mean 'lofi'?
     """
     return check_choice("method", method, REGISTRY)(model, likelihood, **options)
 
 
 __all__ = [
     "REGISTRY",
+    "Curvature",
     "FilterState",
+    "average",
+    "bong",
+    "diagonal_curvature",
     "fcekf",
     "fdekf",
+    "forward_kl",
+    "ggt",
+    "kronecker_curvature",
+    "laplace",
     "lofi",
     "lofi_spherical",
+    "lrvga",
     "make",
+    "ogd",
+    "orfit",
     "orthogonal",
+    "replay_sgd",
+    "reverse_kl",
+    "slang",
     "steady_state",
     "svd",
+    "total",
     "vdekf",
 ]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bayestream import expectations
 from bayestream import inflation as inflations
 from bayestream.checks import (
     check_array,
@@ -20,10 +21,11 @@ from bayestream.checks import (
     check_non_negative,
     check_positive,
 )
+from bayestream.expectations import Expectation
 from bayestream.gaussians.family import Family
 from bayestream.inflation import Inflation
 from bayestream.likelihoods import evolving
-from bayestream.linearize import Observation, observe
+from bayestream.linearize import Observation
 from bayestream.types import (
     Array,
     Estimator,
@@ -59,11 +61,13 @@ def gaussian_filter(
     decay: ScalarOrSchedule,
     drift: ScalarOrSchedule,
     inflation: Inflation | None,
+    expectation: Expectation | None = None,
 ) -> Estimator:
     """An estimator that keeps a Gaussian of `family`.
 
     `start(μ₀, η₀)` makes the first belief; `condition(belief, observation, key)` is the
-    algorithm's update on an observation already linearised at the belief's mean.
+    algorithm's update on an observation as `expectation` sees it: unless it says otherwise,
+    linearised at the belief's mean.
     """
     check_positive("prior_precision", prior_precision)
     check_fraction("decay", decay)
@@ -72,6 +76,7 @@ def gaussian_filter(
     check_made_by("inflation", chosen, Inflation, "bayestream.inflation (bayesian, simple, hybrid)")
     stays = is_stationary(decay, drift, None)
     observations = evolving(likelihood)
+    expect = expectations.linearized() if expectation is None else expectation
 
     def init(key: Key) -> FilterState:
         mean = model.init(key)
@@ -99,8 +104,9 @@ def gaussian_filter(
         current = likelihood_now(state)
         mean = family.mean(state.belief)
         xs, ys = check_examples(model, current, xs, ys, mean.dtype)
-        observation = observe(model, current, mean, xs, ys)
-        belief = condition(state.belief, observation, key)
+        for_draws, for_update = (None, None) if key is None else jax.random.split(key)
+        observation = expect(family, state.belief, model, current, xs, ys, for_draws)
+        belief = condition(state.belief, observation, for_update)
         noise = observations.adapt(state.noise, observation.outputs, ys, observation.observed)
         return state._replace(belief=belief, noise=noise)
 
@@ -124,6 +130,7 @@ def gaussian_filter(
         update_batch=update_batch,
         mean=lambda state: family.mean(state.belief),
         covariance_between=lambda state, rows: family.covariance_between(state.belief, rows),
+        covariance_of=lambda state, rows: family.covariance_of(state.belief, rows),
         sample=sample,
     )
 

@@ -6,8 +6,9 @@ import jax.numpy as jnp
 
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter, is_stationary
-from bayestream.gaussians import lazy_dlr
+from bayestream.gaussians import dlr, fits, lazy_dlr
 from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians.fits import DiagonalUpdate
 from bayestream.gaussians.lazy_dlr import LazyDLR
 from bayestream.inflation import Inflation
 from bayestream.linearize import Observation
@@ -31,6 +32,7 @@ def lofi(
     decay: ScalarOrSchedule = 1.0,
     drift: ScalarOrSchedule = 0.0,
     inflation: Inflation | None = None,
+    diagonal_update: DiagonalUpdate | None = None,
 ) -> Estimator:
     """Low-rank extended Kalman filter (Chang et al. 2023, arXiv:2305.19535), Algorithms 1–3.
 
@@ -51,6 +53,9 @@ def lofi(
         decay: γ_t, from 0 to 1; 1 is none.
         drift: q_t, variance added to every weight a step.
         inflation: how old beliefs are discounted, from `bayestream.inflation`.
+        diagonal_update: what Υ becomes when directions are dropped. None keeps diag(Σ⁻¹) exact, as
+            the paper does; `bs.estimators.forward_kl()` and `bs.estimators.reverse_kl()` minimise
+            a divergence to the belief before dropping, which the paper leaves to future work.
 
     >>> import jax, bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
@@ -70,7 +75,12 @@ def lofi(
 
     def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
         # Alg. 3, lines 1–5, are in the observation: rows (Hᵀ Aᵀ)ᵀ and residual A e.
-        return lazy_dlr.condition(belief, observation.rows, observation.residual)
+        if diagonal_update is None:
+            return lazy_dlr.condition(belief, observation.rows, observation.residual)
+        before = lazy_dlr.settle(belief)
+        after = dlr.condition(before, observation.rows, observation.residual)
+        after = diagonal_update(after, fits.target(before, observation.rows))
+        return lazy_dlr.at_rest(after, ever_moves=ever_moves)
 
     return gaussian_filter(
         model,

@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
+from bayestream import rows
 from bayestream.gaussians.linalg import half_solve
+from bayestream.rows import Rows
 from bayestream.types import Array, Key
 
 
@@ -55,6 +57,12 @@ def covariance_times(belief: DenseGaussian, vectors: Array) -> Array:
 def covariance_between(belief: DenseGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P)."""
     return J @ belief.covariance @ J.T
+
+
+def covariance_of(belief: DenseGaussian, G: Rows) -> Array:
+    """Each example's own G Σ Gᵀ: (N, K, K)."""
+    J = rows.to_dense(G).reshape(*G.deltas[0].shape[:2], -1)
+    return jnp.einsum("nkp,pq,njq->nkj", J, belief.covariance, J)
 
 
 def variance(belief: DenseGaussian) -> Array:

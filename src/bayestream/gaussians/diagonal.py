@@ -7,7 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bayestream import rows
 from bayestream.gaussians import dense
+from bayestream.rows import Rows
 from bayestream.types import Array, Key
 
 
@@ -52,6 +54,11 @@ def covariance_times(belief: DiagonalGaussian, vectors: Array) -> Array:
 def covariance_between(belief: DiagonalGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P)."""
     return (J / belief.diag) @ J.T
+
+
+def covariance_of(belief: DiagonalGaussian, G: Rows) -> Array:
+    """Each example's own G Σ Gᵀ: (N, K, K)."""
+    return rows.gram_of_each(G, 1 / belief.diag)
 
 
 def variance(belief: DiagonalGaussian) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+from bayestream.rows import Rows
 from bayestream.types import Array, Key
 
 Belief = TypeVar("Belief")
@@ -38,6 +39,10 @@ class Family(Protocol[Belief]):
 
     def covariance_between(self, belief: Belief, J: Array) -> Array:
         """J Σ Jᵀ for rows J (n, P)."""
+        ...
+
+    def covariance_of(self, belief: Belief, rows: Rows) -> Array:
+        """Each example's own G Σ Gᵀ: (N, K, K)."""
         ...
 
     def variance(self, belief: Belief) -> Array:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import kernels
+from bayestream import kernels, rows
 from bayestream.gaussians import dense, dlr
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.rows import Rows
@@ -51,13 +51,13 @@ def settle(belief: LazyDLR) -> DLRGaussian:
     return dlr.propagate(_tempered(belief), belief.pending.decay, belief.pending.drift)
 
 
-def condition(belief: LazyDLR, rows: Rows, residual: Array) -> LazyDLR:
+def condition(belief: LazyDLR, G: Rows, residual: Array) -> LazyDLR:
     """Settle, then condition on unit-noise observations, keeping the rank."""
     if kernels.in_use() == "jax":
-        conditioned = dlr.condition(settle(belief), rows, residual)
+        conditioned = dlr.condition(settle(belief), G, residual)
     else:
         scalars = jnp.array(belief.pending or _NOTHING, belief.base.mean.dtype)
-        conditioned = DLRGaussian(*kernels.dlr_condition(*belief.base, scalars, rows, residual))
+        conditioned = DLRGaussian(*kernels.dlr_condition(*belief.base, scalars, G, residual))
     return at_rest(conditioned, ever_moves=belief.pending is not None)
 
 
@@ -110,6 +110,15 @@ def covariance_between(belief: LazyDLR, J: Array) -> Array:
         return dlr.covariance_between(belief.base, J)
     spread = dlr.covariance_between(_tempered(belief), J)
     return belief.pending.decay**2 * spread + belief.pending.drift * J @ J.T
+
+
+def covariance_of(belief: LazyDLR, G: Rows) -> Array:
+    """Each example's own G Σ Gᵀ: (N, K, K)."""
+    if belief.pending is None:
+        return dlr.covariance_of(belief.base, G)
+    still = rows.gram_of_each(G, jnp.ones_like(belief.base.mean))
+    spread = dlr.covariance_of(_tempered(belief), G)
+    return belief.pending.decay**2 * spread + belief.pending.drift * still
 
 
 def variance(belief: LazyDLR) -> Array:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from bayestream.gaussians import dense, dlr
+from bayestream.rows import Rows
 from bayestream.types import Array, Key
 
 
@@ -57,6 +58,11 @@ def covariance_times(belief: SphericalGaussian, vectors: Array) -> Array:
 def covariance_between(belief: SphericalGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P)."""
     return dlr.covariance_between(to_dlr(belief), J)
+
+
+def covariance_of(belief: SphericalGaussian, G: Rows) -> Array:
+    """Each example's own G Σ Gᵀ: (N, K, K)."""
+    return dlr.covariance_of(to_dlr(belief), G)
 
 
 def variance(belief: SphericalGaussian) -> Array:

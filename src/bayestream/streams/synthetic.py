@@ -43,3 +43,67 @@ def piecewise_regression(
     x = rng.uniform(-2, 2, tasks * length)
     y = waves(seed, tasks=tasks)(task, x) + np.sqrt(noise) * rng.standard_normal(x.shape)
     return Stream(Example(x[:, None], y[:, None], task))
+
+
+def drifting_linear_regression(
+    seed: int, *, steps: int = 1000, inputs: int = 5, speed: float = 0.01, noise: float = 0.01
+) -> Stream:
+    """Linear regression whose weights wₜ walk at random, with steps of variance speed².
+
+    x ~ N(0, I), y = wₜ·x + N(0, noise).
+
+    >>> drifting_linear_regression(0, steps=4, inputs=2).examples.x.shape
+    (4, 2)
+    """
+    rng = np.random.default_rng(seed)
+    steps_of_w = speed * rng.standard_normal((steps, inputs))
+    steps_of_w[0] = rng.standard_normal(inputs)
+    weights = np.cumsum(steps_of_w, axis=0)
+    x = rng.standard_normal((steps, inputs))
+    y = np.sum(weights * x, axis=1) + np.sqrt(noise) * rng.standard_normal(steps)
+    return Stream(Example(x, y[:, None], np.zeros(steps, np.int64)))
+
+
+def moving_moons(
+    seed: int, *, steps: int = 1000, turns: float = 1.0, noise: float = 0.01
+) -> Stream:
+    """Two interleaved half-moons, one a class, that turn about the origin `turns` times.
+
+    >>> stream = moving_moons(0, steps=4)
+    >>> stream.examples.x.shape, set(stream.examples.y.tolist()) <= {0, 1}
+    ((4, 2), True)
+    """
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, steps)
+    along = np.pi * rng.random(steps)
+    upper = np.stack([np.cos(along) - 0.5, np.sin(along) - 0.25], axis=1)
+    points = np.where(label[:, None] == 0, upper, -upper)
+    angle = 2 * np.pi * turns * np.arange(steps) / max(steps, 1)
+    c, s = np.cos(angle), np.sin(angle)
+    turned = np.stack(
+        [c * points[:, 0] - s * points[:, 1], s * points[:, 0] + c * points[:, 1]], axis=1
+    )
+    turned += np.sqrt(noise) * rng.standard_normal(turned.shape)
+    return Stream(Example(turned, label, np.zeros(steps, np.int64)))
+
+
+def friedman_drift(
+    seed: int, *, tasks: int = 3, length: int = 500, inputs: int = 10, noise: float = 1.0
+) -> Stream:
+    """Friedman's function of five inputs among `inputs`, other five in each task.
+
+    y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + N(0, noise), x ~ U(0, 1).
+
+    >>> friedman_drift(0, tasks=2, length=3).examples.task.tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    if inputs < 5:
+        raise ValueError(f"inputs must be at least 5, got {inputs!r}.")
+    rng = np.random.default_rng(seed)
+    task = np.repeat(np.arange(tasks), length)
+    x = rng.random((tasks * length, inputs))
+    chosen = np.stack([rng.permutation(inputs)[:5] for _ in range(tasks)])
+    a, b, c, d, e = np.take_along_axis(x, chosen[task], axis=1).T
+    y = 10 * np.sin(np.pi * a * b) + 20 * (c - 0.5) ** 2 + 10 * d + 5 * e
+    y += np.sqrt(noise) * rng.standard_normal(len(y))
+    return Stream(Example(x, y[:, None], task))

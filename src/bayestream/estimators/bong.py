@@ -1,0 +1,74 @@
+"""BONG: one natural-gradient step an observation, with a diagonal plus low-rank precision."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from bayestream import expectations
+from bayestream.checks import check_rank
+from bayestream.estimators.filter import gaussian_filter, is_stationary
+from bayestream.expectations import Expectation
+from bayestream.gaussians import lazy_dlr
+from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians.lazy_dlr import LazyDLR
+from bayestream.inflation import Inflation
+from bayestream.linearize import Observation
+from bayestream.types import (
+    Array,
+    Estimator,
+    EvolvingLikelihood,
+    Key,
+    Likelihood,
+    Model,
+    ScalarOrSchedule,
+)
+
+
+def bong(
+    model: Model,
+    likelihood: Likelihood | EvolvingLikelihood,
+    *,
+    rank: int = 10,
+    prior_precision: float = 1.0,
+    decay: ScalarOrSchedule = 1.0,
+    drift: ScalarOrSchedule = 0.0,
+    inflation: Inflation | None = None,
+    expectation: Expectation | None = None,
+) -> Estimator:
+    """Bayesian online natural gradient (Jones, Chang & Murphy 2024, arXiv:2405.19681).
+
+    Predict:  as `lofi`.
+    Update:   Σ⁻¹ ← Σ⁻¹ − E[∇² log p],  μ ← μ + Σ E[∇ log p], then down to rank L as `lofi` does.
+    `expectation` says how the two are found: `bs.expectations.empirical_fisher()` (the default)
+    needs one gradient a draw, so its cost does not grow with the number of outputs; with
+    `bs.expectations.linearized()` the update is LO-FI's. Other arguments as in `lofi`.
+
+    >>> import jax, bayestream as bs
+    >>> learner = bs.bong(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3)
+    >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.array(1))
+    >>> learner.mean(state).shape
+    (51,)
+    """
+    check_rank(rank, model.size)
+    ever_moves = not is_stationary(decay, drift, inflation)
+
+    def start(mean: Array, eta: Array) -> LazyDLR:
+        factor = jnp.zeros((rank, model.size), mean.dtype)
+        first = DLRGaussian(mean, jnp.full_like(mean, eta), factor)
+        return lazy_dlr.at_rest(first, ever_moves=ever_moves)
+
+    def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
+        return lazy_dlr.condition(belief, observation.rows, observation.residual)
+
+    return gaussian_filter(
+        model,
+        likelihood,
+        family=lazy_dlr,
+        start=start,
+        condition=update,
+        prior_precision=prior_precision,
+        decay=decay,
+        drift=drift,
+        inflation=inflation,
+        expectation=expectation or expectations.empirical_fisher(),
+    )

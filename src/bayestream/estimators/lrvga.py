@@ -1,0 +1,84 @@
+"""L-RVGA: recursive variational Gaussian inference by factor analysis of the precision."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from bayestream.checks import check_rank, check_whole
+from bayestream.estimators.filter import gaussian_filter
+from bayestream.expectations import Expectation
+from bayestream.gaussians import dlr, fits
+from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.inflation import Inflation
+from bayestream.linearize import Observation
+from bayestream.types import (
+    Array,
+    Estimator,
+    EvolvingLikelihood,
+    Key,
+    Likelihood,
+    Model,
+    ScalarOrSchedule,
+)
+
+
+def lrvga(
+    model: Model,
+    likelihood: Likelihood | EvolvingLikelihood,
+    *,
+    rank: int = 10,
+    prior_precision: float = 1.0,
+    decay: ScalarOrSchedule = 1.0,
+    drift: ScalarOrSchedule = 0.0,
+    inflation: Inflation | None = None,
+    expectation: Expectation | None = None,
+    iterations: int = 3,
+) -> Estimator:
+    """Limited-memory recursive variational Gaussian approximation (Lambert et al. 2023).
+
+    Update:  Λ* = Σ⁻¹ − E[∇² log p],  μ ← μ + Λ*⁻¹ E[∇ log p],  and Λ* ≈ Ψ + W Wᵀ by `iterations` of
+    EM for factor analysis. They start from LO-FI's truncation, and descend KL(q ‖ N(μ, Λ*⁻¹)): at
+    a rank that holds Λ* there is nothing left to do. An observation enters Λ* once, however many
+    iterations there are.
+
+    Args:
+        model: the network.
+        likelihood: what its output means.
+        rank: L.
+        prior_precision: the precision of every weight before the first observation, 1/σ₀².
+        decay: γ_t as in `lofi`; the published algorithm has none.
+        drift: q_t as in `lofi`; the published algorithm has none.
+        inflation: as in `lofi`.
+        expectation: `bs.expectations.linearized()` (the default) or `monte_carlo(samples=…)`.
+        iterations: of EM, an observation.
+
+    >>> import jax, bayestream as bs
+    >>> learner = bs.lrvga(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
+    >>> state.belief.factor.shape
+    (3, 33)
+    """
+    check_rank(rank, model.size)
+    check_whole("iterations", iterations, 0)
+
+    def start(mean: Array, eta: Array) -> DLRGaussian:
+        factor = jnp.zeros((rank, model.size), mean.dtype)
+        return DLRGaussian(mean, jnp.full_like(mean, eta), factor)
+
+    def update(belief: DLRGaussian, observation: Observation, key: Key | None) -> DLRGaussian:
+        first = dlr.condition(belief, observation.rows, observation.residual)
+        goal = fits.target(belief, observation.rows)
+        return fits.factor_analysis(first, goal, sweeps=iterations)
+
+    return gaussian_filter(
+        model,
+        likelihood,
+        family=dlr,
+        start=start,
+        condition=update,
+        prior_precision=prior_precision,
+        decay=decay,
+        drift=drift,
+        inflation=inflation,
+        expectation=expectation,
+    )

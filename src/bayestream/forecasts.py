@@ -1,0 +1,178 @@
+"""Predictive distributions of y, for one input or, with a leading axis, for many."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import logsumexp, ndtr, ndtri
+
+from bayestream.types import Array, Key, Likelihood
+
+
+class GaussianForecast(NamedTuple):
+    """y ~ N(mean, covariance)."""
+
+    mean: Array  # ŷ (…, C)
+    covariance: Array  # V (…, C, C)
+
+    @property
+    def deviation(self) -> Array:
+        """The standard deviation of each output (…, C)."""
+        return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
+
+    def log_density(self, y: Any) -> Array:
+        """Log N(y | mean, covariance) (…)."""
+        root = jnp.linalg.cholesky(self.covariance)
+        error = jnp.reshape(jnp.asarray(y, self.mean.dtype), self.mean.shape) - self.mean
+        white = solve_triangular(root, error[..., None], lower=True)[..., 0]
+        log_volume = 2 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
+        size = self.mean.shape[-1]
+        return -0.5 * (jnp.sum(white**2, axis=-1) + log_volume + size * jnp.log(2 * jnp.pi))
+
+    def sample(self, key: Key, count: int) -> Array:
+        """Draws (count, …, C)."""
+        root = jnp.linalg.cholesky(self.covariance)
+        noise = jax.random.normal(key, (count, *self.mean.shape), self.mean.dtype)
+        return self.mean + jnp.einsum("...ck,n...k->n...c", root, noise)
+
+    def quantile(self, level: Any) -> Array:
+        """Each output's quantile at `level` (…, C)."""
+        return self.mean + self.deviation * ndtri(jnp.asarray(level, self.mean.dtype))
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """The central interval that holds each output with probability `level`."""
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+
+class CategoricalForecast(NamedTuple):
+    """One of C classes, with probabilities softmax(logits)."""
+
+    logits: Array  # (…, C)
+    concentration: Array | None = None  # α of the Dirichlet behind it, where there is one
+
+    @property
+    def probabilities(self) -> Array:
+        """(…, C)."""
+        return jax.nn.softmax(self.logits)
+
+    @property
+    def mean(self) -> Array:
+        """E[y] for one-hot y: the probabilities."""
+        return self.probabilities
+
+    @property
+    def covariance(self) -> Array:
+        """Cov[y] for one-hot y (…, C, C)."""
+        return _one_hot_covariance(self.probabilities)
+
+    def log_density(self, y: Any) -> Array:
+        """Log p(y) (…), for class numbers or probability vectors."""
+        return jnp.sum(one_hot(y, self.logits) * jax.nn.log_softmax(self.logits), axis=-1)
+
+    def sample(self, key: Key, count: int) -> Array:
+        """Class numbers (count, …)."""
+        return jax.random.categorical(key, self.logits, shape=(count, *self.logits.shape[:-1]))
+
+
+class MixtureForecast(NamedTuple):
+    """The average of p(y | η) over draws of η; of one, for a plugin forecast."""
+
+    draws: Array  # η (…, S, C)
+    likelihood: Likelihood
+
+    @property
+    def mean(self) -> Array:
+        """E[y] (…, C)."""
+        return jnp.mean(self._over_draws(self.likelihood.mean), axis=-2)
+
+    @property
+    def probabilities(self) -> Array:
+        """Of each class, (…, C)."""
+        if self.likelihood.name not in ("categorical", "bernoulli"):
+            raise AttributeError(f"a {self.likelihood.name} forecast has no probabilities.")
+        return self.mean
+
+    @property
+    def covariance(self) -> Array:
+        """Cov[y] (…, C, C): the mean of the covariances and the covariance of the means."""
+        means = self._over_draws(self.likelihood.mean)
+        centred = means - jnp.mean(means, axis=-2, keepdims=True)
+        between = jnp.einsum("...sc,...sd->...cd", centred, centred) / centred.shape[-2]
+        return jnp.mean(self._over_draws(self.likelihood.covariance), axis=-3) + between
+
+    def log_density(self, y: Any) -> Array:
+        """Log of the average of p(y | η) (…)."""
+        batch = self.draws.shape[:-2]
+        y = jnp.asarray(y, self.draws.dtype)
+        targets = y.reshape(-1, *y.shape[len(batch) :])
+        flat = self.draws.reshape(-1, *self.draws.shape[-2:])
+        each = jax.vmap(
+            lambda draws, y: jax.vmap(lambda eta: self.likelihood.log_density(eta, y))(draws)
+        )(flat, targets)
+        density = logsumexp(each, axis=-1) - jnp.log(flat.shape[-2])
+        return density.reshape(batch)
+
+    def sample(self, key: Key, count: int) -> Array:
+        """Draws of y (count, …): a component at random, then y given its η."""
+        flat = self.draws.reshape(-1, *self.draws.shape[-2:])
+
+        def one(key: Key, draws: Array) -> Array:
+            key_component, key_y = jax.random.split(key)
+            component = jax.random.randint(key_component, (), 0, len(draws))
+            return self.likelihood.sample(key_y, draws[component])
+
+        keys = jax.random.split(key, (count, len(flat)))
+        found = jax.vmap(lambda row: jax.vmap(one)(row, flat))(keys)
+        return found.reshape(count, *self.draws.shape[:-2], *found.shape[2:])
+
+    def quantile(self, level: Any) -> Array:
+        """Each output's quantile at `level` (…, C), by bisection; for Gaussian outputs."""
+        means, deviations = self.components()
+        level = jnp.asarray(level, means.dtype)
+        reach = deviations * jnp.abs(ndtri(level)) + deviations
+        low, high = jnp.min(means - reach, axis=-2), jnp.max(means + reach, axis=-2)
+
+        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = ends
+            middle = 0.5 * (low + high)
+            below = jnp.mean(ndtr((middle[..., None, :] - means) / deviations), axis=-2) < level
+            return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+        low, high = jax.lax.fori_loop(0, 60, halve, (low, high))
+        return 0.5 * (low + high)
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """The central interval that holds each output with probability `level`."""
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def components(self) -> tuple[Array, Array]:
+        """Means and standard deviations (…, S, C) of a mixture of Gaussians."""
+        if self.likelihood.name != "gaussian":
+            raise ValueError(
+                f"quantiles and CRPS need a gaussian likelihood, got {self.likelihood.name}; "
+                "use sample."
+            )
+        covariances = self._over_draws(self.likelihood.covariance)
+        return self.draws, jnp.sqrt(jnp.diagonal(covariances, axis1=-2, axis2=-1))
+
+    def _over_draws(self, function: Any) -> Array:
+        flat = jax.vmap(function)(self.draws.reshape(-1, self.draws.shape[-1]))
+        return flat.reshape(*self.draws.shape[:-1], *flat.shape[1:])
+
+
+Forecast = GaussianForecast | CategoricalForecast | MixtureForecast
+
+
+def one_hot(y: Any, like: Array) -> Array:
+    """Class numbers as indicators; probability vectors as they are."""
+    y = jnp.asarray(y)
+    if y.ndim == like.ndim:
+        return y.astype(like.dtype)
+    return jax.nn.one_hot(y.astype(int), like.shape[-1], dtype=like.dtype)
+
+
+def _one_hot_covariance(p: Array) -> Array:
+    return p[..., None] * jnp.eye(p.shape[-1], dtype=p.dtype) - p[..., None] * p[..., None, :]

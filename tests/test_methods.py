@@ -1,0 +1,327 @@
+"""The methods LO-FI is compared with, against independent dense versions of them, in float64."""
+
+from itertools import pairwise
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import bayestream as bs
+import method_oracles as methods
+import oracles
+from follow import (
+    DRIFTING,
+    PRECISION,
+    STEPS,
+    assert_mean_of_draws,
+    assert_means_follow,
+    assert_same_beliefs,
+    beliefs,
+    designs,
+    diagonals_of_precision,
+    exact_posterior,
+    near,
+    one_step_over_keys,
+    oracle,
+    scalar_problem,
+    shortened,
+    start,
+    states,
+    stream,
+    to_dense,
+    view,
+)
+from problems import NOISE, PROBLEMS, Problem
+
+
+@pytest.fixture(params=PROBLEMS, ids=list(PROBLEMS))
+def problem(request: pytest.FixtureRequest) -> Problem:
+    return shortened(request.param)
+
+
+REPLAYS = [
+    (optax.sgd(0.05), 1, False, 1),
+    (optax.sgd(0.05), 4, True, 3),
+    (optax.adam(0.01), 1, True, 3),
+    (optax.adam(0.01), 4, False, 2),
+]
+
+
+@pytest.mark.parametrize("replay", REPLAYS, ids=["sgd-1", "sgd-4-average", "adam-1", "adam-4"])
+def test_replay_sgd_is_a_loop_over_a_list_of_the_last_examples(problem, replay):
+    optimiser, buffer, average, inner_steps = replay
+    options = {"buffer": buffer, "optimiser": optimiser, "inner_steps": inner_steps}
+    reduction = bs.estimators.average if average else bs.estimators.total
+    learner = bs.replay_sgd(problem.model, problem.likelihood, reduction=reduction, **options)
+    expected = oracle(methods.replay_sgd, problem, average=average, **options)
+    assert_means_follow(learner, problem, expected)
+
+
+def test_ogd_is_replay_with_a_buffer_of_one(problem):
+    options = {"optimiser": optax.adam(0.01), "inner_steps": 3}
+    replay = bs.replay_sgd(problem.model, problem.likelihood, buffer=1, **options)
+    expected = [replay.mean(state) for _, state in states(replay, problem)]
+    assert_means_follow(bs.ogd(problem.model, problem.likelihood, **options), problem, expected)
+
+
+@pytest.mark.parametrize("inflation", [None, bs.inflation.hybrid(0.05)], ids=["plain", "inflated"])
+def test_bong_with_a_linearised_network_is_lofi(problem, inflation):
+    options = {"rank": 3, "prior_precision": PRECISION, "inflation": inflation, **DRIFTING}
+    bong = bs.bong(
+        problem.model, problem.likelihood, expectation=bs.expectations.linearized(), **options
+    )
+    lofi = bs.lofi(problem.model, problem.likelihood, **options)
+    assert_same_beliefs(beliefs(bong, problem), beliefs(lofi, problem))
+
+
+@pytest.mark.parametrize("rank", [2, None], ids=["truncated", "full"])
+def test_bong_with_the_empirical_fisher_at_the_mean_adds_the_gradients_square(problem, rank):
+    options = {"rank": rank or problem.model.size, "prior_precision": PRECISION, **DRIFTING}
+    expectation = bs.expectations.empirical_fisher(samples=0)
+    bong = bs.bong(problem.model, problem.likelihood, expectation=expectation, **options)
+    expected = oracle(methods.bong, problem, columns=methods.gradient_column, **options)
+    assert_same_beliefs(beliefs(bong, problem), expected)
+
+
+def test_monte_carlo_bong_of_a_linear_model_has_the_exact_precision_and_is_right_on_average():
+    linear = scalar_problem((4, 1), 4, 0.5)
+    learner = bs.bong(
+        linear.model,
+        linear.likelihood,
+        rank=linear.model.size,
+        prior_precision=PRECISION,
+        expectation=bs.expectations.monte_carlo(samples=3),
+    )
+    x, y, prior = linear.xs[0], linear.ys[0], learner.init(jax.random.key(0))
+    after = one_step_over_keys(learner, prior, x, y, 2000)
+    exact = exact_posterior(linear._replace(xs=linear.xs[:1], ys=linear.ys[:1]), 0.5)
+    for covariance in after.covariance[:20]:
+        near(covariance, exact.covariance)
+    assert after.mean.std(axis=0).max() > 1e-3
+    assert_mean_of_draws(after.mean, exact.mean)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_the_sampled_empirical_fisher_is_right_on_average(samples):
+    linear = scalar_problem((4, 1), 4, 0.5)
+    learner = bs.bong(
+        linear.model,
+        linear.likelihood,
+        rank=linear.model.size,
+        prior_precision=PRECISION,
+        expectation=bs.expectations.empirical_fisher(samples=samples),
+    )
+    *_, (_, state) = states(learner, linear._replace(xs=linear.xs[:3], ys=linear.ys[:3]))
+    before = to_dense(learner)(state)
+    squares = methods.mean_square_gradient(before, designs(linear)[3], linear.ys[3, 0], 0.5)
+    after = one_step_over_keys(learner, state, linear.xs[3], linear.ys[3], 2000)
+    expected = np.diag(np.linalg.inv(before.covariance) + squares)
+    assert_mean_of_draws(diagonals_of_precision(after), expected)
+
+
+def lrvga(problem: Problem, rank: int, iterations: int, **dynamics: float) -> bs.Estimator:
+    options = {"rank": rank, "prior_precision": PRECISION, **dynamics}
+    return bs.lrvga(problem.model, problem.likelihood, iterations=iterations, **options)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_lrvga_is_the_exact_update_followed_by_factor_analysis(problem, iterations):
+    expected = oracle(
+        methods.bong,
+        problem,
+        rank=3,
+        prior_precision=PRECISION,
+        columns=lambda seen: seen.root,
+        iterations=iterations,
+        **DRIFTING,
+    )
+    learner = lrvga(problem, 3, iterations, **DRIFTING)
+    assert_same_beliefs(beliefs(learner, problem), expected)
+
+
+@pytest.mark.parametrize("iterations", [1, 5, 20])
+def test_lrvga_of_full_rank_counts_each_observation_once_whatever_the_iterations(iterations):
+    linear = scalar_problem((20, 1), 200, 0.5)
+    learner = lrvga(linear, linear.model.size, iterations)
+    exact, final = exact_posterior(linear, 0.5), beliefs(learner, linear)[-1]
+    assert_same_beliefs([final], [exact])
+    assert abs(oracles.gaussian_kl(final, exact)) < 1e-8
+
+
+def test_lrvga_comes_closer_to_the_exact_posterior_as_its_rank_grows():
+    linear = scalar_problem((20, 1), 200, 0.5)
+    exact = exact_posterior(linear, 0.5)
+    gaps = [
+        oracles.gaussian_kl(beliefs(lrvga(linear, rank, 5), linear)[-1], exact)
+        for rank in (1, 3, 8, 20)
+    ]
+    assert all(more < less for less, more in pairwise(gaps)), gaps
+
+
+def test_em_never_raises_the_divergence_it_lowers(problem):
+    """One joint conditioning on the whole stream; no iterations at all is bong's truncation."""
+    mean, see = start(problem), view(problem)
+    exact = PRECISION * np.eye(mean.size)
+    exact += sum(see(mean, x, y).fisher for x, y in stream(problem) if y is not None)
+    options = {"rank": 3, "prior_precision": PRECISION}
+    learners = [bs.bong(problem.model, problem.likelihood, **options)]
+    learners += [lrvga(problem, 3, iterations) for iterations in (1, 2, 4, 8, 32)]
+    gaps = []
+    for learner in learners:
+        update = jax.jit(learner.update_batch)
+        state = update(learner.init(jax.random.key(0)), problem.xs, problem.ys, jax.random.key(1))
+        after = to_dense(learner)(state)
+        gaps.append(oracles.gaussian_kl(after, oracles.Dense(after.mean, np.linalg.inv(exact))))
+    assert all(later <= earlier + 1e-10 for earlier, later in pairwise(gaps)), gaps
+    assert gaps[-1] < 0.99 * gaps[0]
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "kronecker"])
+def test_laplace_is_a_loop_over_tasks_with_a_dense_precision(problem, kind):
+    options = {
+        "buffer": 4,
+        "optimiser": optax.adam(0.01),
+        "inner_steps": 5,
+        "prior_precision": PRECISION,
+    }
+    curvature = getattr(bs.estimators, f"{kind}_curvature")
+    learner = bs.laplace(problem.model, problem.likelihood, curvature=curvature, **options)
+    dense = {"diagonal": methods.DIAGONAL, "kronecker": methods.kronecker(problem.model.layers)}
+    expected = oracle(methods.laplace, problem, curvature=dense[kind], **options)
+    assert_same_beliefs(beliefs(learner, problem), expected)
+
+
+def test_laplace_finds_the_map_under_its_anchor_and_moves_the_anchor_once_a_task():
+    """Gradient descent until it stands still, hence 1e-6 for the mean."""
+    linear, buffer = scalar_problem((3, 1), 10, 0.5), 4
+    learner = bs.laplace(
+        linear.model,
+        linear.likelihood,
+        buffer=buffer,
+        optimiser=optax.sgd(0.02),
+        inner_steps=1500,
+        prior_precision=PRECISION,
+        curvature=bs.estimators.diagonal_curvature,
+    )
+    rows, anchor, precision = designs(linear), start(linear), np.full(linear.model.size, PRECISION)
+    for step, after in enumerate(beliefs(learner, linear)):
+        task = slice(step - step % buffer, step + 1)
+        fit = rows[task].T @ rows[task] / 0.5
+        pull = precision * anchor + rows[task].T @ linear.ys[task, 0] / 0.5
+        best = np.linalg.solve(np.diag(precision) + fit, pull)
+        near(after.mean, best, 1e-6)
+        near(after.covariance, np.diag(1 / (precision + np.diag(fit))))
+        if (step + 1) % buffer == 0:
+            anchor, precision = best, precision + np.diag(fit)
+
+
+def test_the_kronecker_block_of_one_linear_layer_and_one_example_is_exact():
+    model, x, y = bs.models.mlp([3, 2]), np.array([0.3, -1.0, 2.0]), np.array([1.0, -1.0])
+    learner = bs.laplace(
+        model,
+        bs.likelihoods.gaussian(NOISE),
+        prior_precision=PRECISION,
+        curvature=bs.estimators.kronecker_curvature,
+    )
+    state = jax.jit(learner.update)(learner.init(jax.random.key(0)), x, y, jax.random.key(1))
+    jacobian = np.asarray(jax.jacobian(model.apply)(model.init(jax.random.key(0)), x))
+    exact = jacobian.T @ np.linalg.inv(NOISE) @ jacobian + PRECISION * np.eye(model.size)
+    near(to_dense(learner)(state).covariance, np.linalg.inv(exact))
+
+
+def test_orfit_is_its_dense_recursion():
+    small = scalar_problem((2, 3, 1), STEPS, 0.1)
+    learner = bs.orfit(small.model, small.likelihood, rank=4)
+    assert_means_follow(learner, small, oracle(methods.orfit, small, rank=4))
+    assert learner.covariance_between is None
+
+
+def test_orfit_fits_every_point_seen_so_far_on_a_linear_problem():
+    linear = scalar_problem((6, 1), 6, 0.1)
+    learner, rows = bs.orfit(linear.model, linear.likelihood, rank=6), designs(linear)
+    for step, (_, state) in enumerate(states(learner, linear), 1):
+        near(rows[:step] @ np.asarray(learner.mean(state)), linear.ys[:step, 0])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "likelihood", "complaint"),
+    [(1, bs.likelihoods.categorical(), "(?i)gaussian"), (2, bs.likelihoods.gaussian(1.0), "outp")],
+    ids=["categorical", "two-outputs"],
+)
+def test_orfit_refuses_what_it_cannot_fit(outputs, likelihood, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        bs.orfit(bs.models.mlp([2, outputs]), likelihood, rank=2)
+
+
+@pytest.mark.parametrize("rank", [3, 2 * STEPS], ids=["wrapped-around", "never-full"])
+def test_ggt_is_preconditioned_by_its_last_gradients(problem, rank):
+    options = {"rank": rank, "prior_precision": PRECISION, "learning_rate": 0.3}
+    learner = bs.ggt(problem.model, problem.likelihood, **options)
+    assert_same_beliefs(beliefs(learner, problem), oracle(methods.ggt, problem, **options))
+
+
+SLANG = {"prior_precision": PRECISION, "learning_rate": 0.05, "precision_rate": 0.2, "examples": 30}
+
+
+@pytest.mark.parametrize("rank", [6, 2], ids=["exact", "truncated"])
+def test_slang_is_its_dense_recursion_for_the_gradient_it_drew(rank):
+    """A linear model's g is c (x, 1): diag(Λ) shows c², and the mean must agree with c or −c.
+
+    The eigenvalues come from a randomised solver, hence 1e-6.
+    """
+    linear, rate, examples = scalar_problem((9, 1), 6, 0.5), 0.2, 30
+    learner = bs.slang(linear.model, linear.likelihood, rank=rank, samples=1, **SLANG)
+    origin = mean = start(linear)
+    prior = PRECISION * np.eye(mean.size)
+    expected = methods.Slang(prior, np.zeros_like(prior))
+    for design, after in zip(designs(linear), beliefs(learner, linear), strict=True):
+        added = np.linalg.inv(after.covariance) - (1 - rate) * expected.precision - rate * prior
+        square = np.diag(added) @ design**2 / np.sum(design**4) / (rate * examples)
+        expected = methods.slang_precision(
+            expected,
+            square * np.outer(design, design),
+            rank=rank,
+            rate=rate,
+            examples=examples,
+            prior_precision=PRECISION,
+        )
+        near(np.linalg.inv(after.covariance), expected.precision, 1e-6)
+        pulls = [
+            examples * sign * np.sqrt(square) * design - PRECISION * (mean - origin)
+            for sign in (1, -1)
+        ]
+        moves = [0.05 * np.linalg.solve(expected.precision, pull) for pull in pulls]
+        errors = [np.max(np.abs(mean + move - after.mean)) for move in moves]
+        assert min(errors) < 1e-6 * np.max(np.abs(moves))
+        mean = after.mean
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_slangs_precision_is_right_on_average(samples):
+    linear, rate = scalar_problem((4, 1), 4, 0.5), SLANG["precision_rate"]
+    learner = bs.slang(linear.model, linear.likelihood, rank=3, samples=samples, **SLANG)
+    *_, (_, state) = states(learner, linear._replace(xs=linear.xs[:3], ys=linear.ys[:3]))
+    before = to_dense(learner)(state)
+    squares = methods.mean_square_gradient(before, designs(linear)[3], linear.ys[3, 0], 0.5)
+    after = one_step_over_keys(learner, state, linear.xs[3], linear.ys[3], 2000)
+    fresh = SLANG["examples"] * np.diag(squares) + PRECISION
+    expected = (1 - rate) * np.diag(np.linalg.inv(before.covariance)) + rate * fresh
+    assert_mean_of_draws(diagonals_of_precision(after), expected)
+
+
+def test_slang_keeps_its_rank_and_depends_on_its_key_alone(problem):
+    """Off the diagonal Λ is W Wᵀ, so a block away from the diagonal has the rank of W."""
+    learner = bs.slang(problem.model, problem.likelihood, rank=2, samples=2, **SLANG)
+    first, second = beliefs(learner, problem), beliefs(learner, problem)
+    np.testing.assert_array_equal(first[-1].mean, second[-1].mean)
+    np.testing.assert_array_equal(first[-1].covariance, second[-1].covariance)
+    assert np.all(np.isfinite(first[-1].mean))
+    assert np.all(np.linalg.eigvalsh(first[-1].covariance) > 0)
+    half = problem.model.size // 2
+    block = np.linalg.inv(first[-1].covariance)[:half, half:]
+    values = np.linalg.svd(block, compute_uv=False)
+    assert values[1] > 1e-6 * values[0] > 1e3 * values[2]
+    update, state = jax.jit(learner.update), learner.init(jax.random.key(0))
+    draws = [update(state, problem.xs[0], problem.ys[0], jax.random.key(k)) for k in (1, 2)]
+    assert np.any(learner.mean(draws[0]) != learner.mean(draws[1]))
