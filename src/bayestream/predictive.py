@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from bayestream.checks import check_array, check_non_negative, check_whole
 from bayestream.forecasts import CategoricalForecast, GaussianForecast, MixtureForecast
@@ -180,7 +181,7 @@ def _each(estimator: Estimator, x: Any, params: Array, forecast: Callable[[Array
     model = estimator.model
     many = (len(x), *model.inputs) if np.ndim(x) > len(model.inputs) else model.inputs
     check_array("x", x, [model.inputs, many])
-    if not isinstance(x, jax.core.Tracer) and not np.isfinite(x).all():
+    if not isinstance(x, Tracer) and not np.isfinite(x).all():
         raise ValueError("x must hold finite numbers, got NaN or infinity.")
     x = jnp.asarray(x, params.dtype)
     if x.ndim == len(model.inputs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ class Buffer(NamedTuple):
     taken: Array  # how many examples have come in
 
 
-def empty(model: Model, likelihood: Likelihood, size: int, dtype: object) -> Buffer:
+def empty(model: Model, likelihood: Likelihood, size: int, dtype: Any) -> Buffer:
     """A buffer of `size` free places."""
     check_whole("buffer", size, 1)
     target = likelihood.target_shapes(model.outputs)[0]

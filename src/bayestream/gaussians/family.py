@@ -41,7 +41,7 @@ class Family(Protocol[Belief]):
         """J Σ Jᵀ for rows J (n, P)."""
         ...
 
-    def covariance_of(self, belief: Belief, rows: Rows) -> Array:
+    def covariance_of(self, belief: Belief, G: Rows) -> Array:
         """Each example's own G Σ Gᵀ: (N, K, K)."""
         ...
 

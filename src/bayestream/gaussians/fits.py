@@ -51,9 +51,9 @@ def factor_analysis(fit: DLRGaussian, goal: Target, *, sweeps: int) -> DLRGaussi
     """
 
     def sweep(_: int, fit: DLRGaussian) -> DLRGaussian:
-        mu, psi, W = fit
-        scaled = W / psi
-        inverse = inverse_of_identity_plus(scaled @ W.T)
+        mu, psi, before = fit
+        scaled = before / psi
+        inverse = inverse_of_identity_plus(scaled @ before.T)
         beta = inverse @ scaled
         shared = goal.factor @ beta.T  # W̃ᵀ βᵀ (L + M, L)
         S_beta = shared.T @ goal.factor + goal.diag * beta

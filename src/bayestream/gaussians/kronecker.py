@@ -17,7 +17,7 @@ class KroneckerPrecision(NamedTuple):
 
     inputs: tuple[Array, ...]  # A_l = Σ a aᵀ (inputs + 1, inputs + 1)
     outputs: tuple[Array, ...]  # S_l = Σ δ δᵀ (outputs, outputs)
-    count: Array  # n, the observations in the sums
+    observed: Array  # n, how many examples are in the sums
     floor: Array  # η, the prior's precision
 
 
@@ -43,13 +43,13 @@ def add(precision: KroneckerPrecision, G: Rows, observed: Array) -> KroneckerPre
             S + jnp.einsum("nko,nkp->op", d, d)
             for S, d in zip(precision.outputs, G.deltas, strict=True)
         ),
-        count=precision.count + jnp.sum(seen),
+        observed=precision.observed + jnp.sum(seen),
     )
 
 
 def times(precision: KroneckerPrecision, vector: Array) -> Array:
     """Σ⁻¹ v for v (P,)."""
-    n = jnp.maximum(precision.count, 1.0)
+    n = jnp.maximum(precision.observed, 1.0)
     parts = [A @ V @ S / n for A, S, V in _layers(precision, vector)]
     return _flat(parts) + precision.floor * vector
 
@@ -100,7 +100,7 @@ def _eigen(precision: KroneckerPrecision) -> list[tuple[Array, Array, Array]]:
         a, QA = jnp.linalg.eigh(A)
         s, QS = jnp.linalg.eigh(S)
         product = jnp.maximum(a, 0.0)[:, None] * jnp.maximum(s, 0.0)
-        values = product / jnp.maximum(precision.count, 1.0) + precision.floor
+        values = product / jnp.maximum(precision.observed, 1.0) + precision.floor
         found.append((QA, QS, 1 / jnp.sqrt(values)))
     return found
 

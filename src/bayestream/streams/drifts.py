@@ -222,18 +222,23 @@ def _rotate(images: jax.Array, angles: jax.Array) -> jax.Array:
         c, s = jnp.cos(jnp.deg2rad(angle)), jnp.sin(jnp.deg2rad(angle))
         down, across = rows - middle[0], columns - middle[1]
         source = [c * down + s * across + middle[0], -s * down + c * across + middle[1]]
-        sample = partial(map_coordinates, coordinates=source, order=1, mode="constant")
-        return jax.vmap(sample, in_axes=-1, out_axes=-1)(image)
+        sample = partial(map_coordinates, coordinates=source, order=1, mode="nearest")
+        turned = jax.vmap(sample, in_axes=-1, out_axes=-1)(image)
+        # As scipy does it, what would come from beyond the edge is zero; rounding is not beyond it.
+        beyond = [
+            (place < -1e-4) | (place > size - 1 + 1e-4)
+            for place, size in zip(source, (height, width), strict=True)
+        ]
+        return jnp.where((beyond[0] | beyond[1])[..., None], 0.0, turned)
 
     return jax.vmap(one)(images, angles)
 
 
 def _image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    if len(shape) == 1 and int(np.sqrt(shape[0])) ** 2 == shape[0]:
-        side = int(np.sqrt(shape[0]))
-        return side, side, 1
-    if len(shape) in (2, 3):
-        return shape[0], shape[1], shape[2] if len(shape) == 3 else 1
+    side = int(np.sqrt(shape[0])) if len(shape) == 1 else 0
+    sizes = (side, side, 1) if side and (side * side,) == shape else (*shape, 1)[:3]
+    if len(sizes) == 3 and len(shape) <= 3:
+        return sizes
     raise ValueError(f"x must hold images (or flat, square ones) to be rotated, got shape {shape}.")
 
 
