@@ -66,28 +66,30 @@ def designs(problem: Problem) -> np.ndarray:
     return np.column_stack([problem.xs, np.ones(len(problem.xs))])
 
 
+def initial(estimator: bs.Estimator):
+    """The first state, without compiling `init` again for every estimator made."""
+    with jax.disable_jit():
+        return estimator.init(jax.random.key(0))
+
+
 def states(estimator: bs.Estimator, problem: Problem):
     """(predicted, updated) at each step, with a key of its own."""
     predict, update = jax.jit(estimator.predict), jax.jit(estimator.update)
-    state = estimator.init(jax.random.key(0))
+    state = initial(estimator)
     for index, (x, y) in enumerate(zip(problem.xs, problem.ys, strict=True)):
         predicted = predict(state)
         state = update(predicted, x, y, jax.random.key(index))
         yield predicted, state
 
 
-def to_dense(estimator: bs.Estimator):
-    """The function from a state to its mean and covariance, through the public interface."""
-    between = jax.jit(estimator.covariance_between)
-    identity = jnp.eye(estimator.model.size)
-    return lambda state: oracles.Dense(
-        np.asarray(estimator.mean(state)), np.asarray(between(state, identity))
-    )
+def to_dense(estimator: bs.Estimator, state) -> oracles.Dense:
+    """Mean and covariance through the public interface."""
+    covariance = estimator.covariance_between(state, jnp.eye(estimator.model.size))
+    return oracles.Dense(np.asarray(estimator.mean(state)), np.asarray(covariance))
 
 
 def beliefs(estimator: bs.Estimator, problem: Problem):
-    dense = to_dense(estimator)
-    return [dense(state) for _, state in states(estimator, problem)]
+    return [to_dense(estimator, state) for _, state in states(estimator, problem)]
 
 
 def near(actual, expected, rtol: float = 1e-8) -> None:
@@ -120,8 +122,7 @@ def one_step_over_keys(learner: bs.Estimator, state, x, y, count: int) -> oracle
 
     def step(key):
         after = learner.update(state, x, y, key)
-        between = learner.covariance_between(after, jnp.eye(learner.model.size))
-        return learner.mean(after), between
+        return learner.mean(after), learner.covariance_between(after, jnp.eye(learner.model.size))
 
     return oracles.Dense(
         *map(np.asarray, jax.jit(jax.vmap(step))(jax.random.split(jax.random.key(7), count)))

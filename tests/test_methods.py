@@ -21,6 +21,7 @@ from follow import (
     designs,
     diagonals_of_precision,
     exact_posterior,
+    initial,
     near,
     one_step_over_keys,
     oracle,
@@ -93,7 +94,7 @@ def test_monte_carlo_bong_of_a_linear_model_has_the_exact_precision_and_is_right
         prior_precision=PRECISION,
         expectation=bs.expectations.monte_carlo(samples=3),
     )
-    x, y, prior = linear.xs[0], linear.ys[0], learner.init(jax.random.key(0))
+    x, y, prior = linear.xs[0], linear.ys[0], initial(learner)
     after = one_step_over_keys(learner, prior, x, y, 2000)
     exact = exact_posterior(linear._replace(xs=linear.xs[:1], ys=linear.ys[:1]), 0.5)
     for covariance in after.covariance[:20]:
@@ -113,7 +114,7 @@ def test_the_sampled_empirical_fisher_is_right_on_average(samples):
         expectation=bs.expectations.empirical_fisher(samples=samples),
     )
     *_, (_, state) = states(learner, linear._replace(xs=linear.xs[:3], ys=linear.ys[:3]))
-    before = to_dense(learner)(state)
+    before = to_dense(learner, state)
     squares = methods.mean_square_gradient(before, designs(linear)[3], linear.ys[3, 0], 0.5)
     after = one_step_over_keys(learner, state, linear.xs[3], linear.ys[3], 2000)
     expected = np.diag(np.linalg.inv(before.covariance) + squares)
@@ -166,12 +167,12 @@ def test_em_never_raises_the_divergence_it_lowers(problem):
     exact += sum(see(mean, x, y).fisher for x, y in stream(problem) if y is not None)
     options = {"rank": 3, "prior_precision": PRECISION}
     learners = [bs.bong(problem.model, problem.likelihood, **options)]
-    learners += [lrvga(problem, 3, iterations) for iterations in (1, 2, 4, 8, 32)]
+    learners += [lrvga(problem, 3, iterations) for iterations in (1, 2, 8)]
     gaps = []
     for learner in learners:
         update = jax.jit(learner.update_batch)
-        state = update(learner.init(jax.random.key(0)), problem.xs, problem.ys, jax.random.key(1))
-        after = to_dense(learner)(state)
+        state = update(initial(learner), problem.xs, problem.ys, jax.random.key(1))
+        after = to_dense(learner, state)
         gaps.append(oracles.gaussian_kl(after, oracles.Dense(after.mean, np.linalg.inv(exact))))
     assert all(later <= earlier + 1e-10 for earlier, later in pairwise(gaps)), gaps
     assert gaps[-1] < 0.99 * gaps[0]
@@ -224,10 +225,10 @@ def test_the_kronecker_block_of_one_linear_layer_and_one_example_is_exact():
         prior_precision=PRECISION,
         curvature=bs.estimators.kronecker_curvature,
     )
-    state = jax.jit(learner.update)(learner.init(jax.random.key(0)), x, y, jax.random.key(1))
+    state = jax.jit(learner.update)(initial(learner), x, y, jax.random.key(1))
     jacobian = np.asarray(jax.jacobian(model.apply)(model.init(jax.random.key(0)), x))
     exact = jacobian.T @ np.linalg.inv(NOISE) @ jacobian + PRECISION * np.eye(model.size)
-    near(to_dense(learner)(state).covariance, np.linalg.inv(exact))
+    near(to_dense(learner, state).covariance, np.linalg.inv(exact))
 
 
 def test_orfit_is_its_dense_recursion():
@@ -302,7 +303,7 @@ def test_slangs_precision_is_right_on_average(samples):
     linear, rate = scalar_problem((4, 1), 4, 0.5), SLANG["precision_rate"]
     learner = bs.slang(linear.model, linear.likelihood, rank=3, samples=samples, **SLANG)
     *_, (_, state) = states(learner, linear._replace(xs=linear.xs[:3], ys=linear.ys[:3]))
-    before = to_dense(learner)(state)
+    before = to_dense(learner, state)
     squares = methods.mean_square_gradient(before, designs(linear)[3], linear.ys[3, 0], 0.5)
     after = one_step_over_keys(learner, state, linear.xs[3], linear.ys[3], 2000)
     fresh = SLANG["examples"] * np.diag(squares) + PRECISION
@@ -322,6 +323,6 @@ def test_slang_keeps_its_rank_and_depends_on_its_key_alone(problem):
     block = np.linalg.inv(first[-1].covariance)[:half, half:]
     values = np.linalg.svd(block, compute_uv=False)
     assert values[1] > 1e-6 * values[0] > 1e3 * values[2]
-    update, state = jax.jit(learner.update), learner.init(jax.random.key(0))
+    update, state = jax.jit(learner.update), initial(learner)
     draws = [update(state, problem.xs[0], problem.ys[0], jax.random.key(k)) for k in (1, 2)]
     assert np.any(learner.mean(draws[0]) != learner.mean(draws[1]))

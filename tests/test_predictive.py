@@ -208,15 +208,14 @@ def test_probit_of_two_classes_is_within_twice_the_gap_of_logistic_and_probit_li
     # |σ(a) − Φ(√(π/8) a)| < 0.0177 everywhere; the formula swaps one for the other twice.
     learner = bs.fcekf(bs.models.mlp([1, 2]), bs.likelihoods.categorical())
     state, a = learner.init(jax.random.key(0)), np.linspace(-6, 6, 25)
-    learner = learner._replace(mean=lambda state: jnp.array([1.0, 0.0, 0.0, 0.0]))
     u = np.linspace(-9, 9, 4001)
     weight = np.exp(-(u**2) / 2) / np.exp(-(u**2) / 2).sum()
+    first = jnp.eye(4)[0]
     for variance in (0.1, 1.0, 10.0):
-        root = jnp.sqrt(variance) * jnp.eye(4)[:1]
-        wider = learner._replace(covariance_between=lambda s, J, r=root: (J @ r.T) @ (J @ r.T).T)
+        belief = state.belief._replace(mean=first, covariance=variance * jnp.diag(first))
         exact = (1 / (1 + np.exp(-a[:, None] * (1 + math.sqrt(variance) * u)))) @ weight
-        actual = bs.predictive.probit(wider, state, a[:, None]).probabilities
-        assert np.max(np.abs(np.asarray(actual)[:, 0] - exact)) < 2 * 0.0177
+        actual = bs.predictive.probit(learner, state._replace(belief=belief), a[:, None])
+        assert np.max(np.abs(np.asarray(actual.probabilities)[:, 0] - exact)) < 2 * 0.0177
 
 
 def test_probit_shrinks_towards_uniform_as_the_weights_become_uncertain():

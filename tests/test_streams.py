@@ -179,6 +179,16 @@ def test_a_missing_data_set_says_what_to_do(monkeypatch, tmp_path):
         bs.streams.uci("energy")
 
 
+def test_a_failed_download_says_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("BAYESTREAM_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(datasets._IMAGES, "mnist", "http://localhost:9/")
+    monkeypatch.setattr(datasets, "_PACKAGED", tmp_path)
+    with pytest.raises(ConnectionError, match=r"could not be downloaded .*; fetch it by hand into"):
+        bs.streams.mnist()
+    assert datasets.where("mnist") is None
+
+
 def test_a_file_cut_short_never_passes_as_whole(monkeypatch, tmp_path):
     monkeypatch.setenv("BAYESTREAM_DATA", str(tmp_path))
     folder = tmp_path / "mnist"
@@ -188,6 +198,7 @@ def test_a_file_cut_short_never_passes_as_whole(monkeypatch, tmp_path):
         "train-images-idx3-ubyte.gz": gzip.compress(header + bytes(2 * 784))[:-9],
         "train-labels-idx1-ubyte.gz": gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2, 1, 2])),
         "t10k-images-idx3-ubyte.gz": gzip.compress(header + bytes(784)),
+        "t10k-labels-idx1-ubyte.gz": gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2, 1, 2])),
     }.items():
         (folder / name).write_bytes(content)
     for part in ("train", "test"):

@@ -109,8 +109,9 @@ def where(name: str) -> Path | None:
     folder = name.replace("_", "-")
     chosen = os.environ.get("BAYESTREAM_DATA")
     places = [Path(chosen)] if chosen else []
+    files = [file for file in _CHECKSUMS if file.startswith(f"{folder}/")]
     for place in (*places, cache(), _PACKAGED):
-        if (place / folder).is_dir() and any((place / folder).iterdir()):
+        if (place / folder).is_dir() and all((place / file).exists() for file in files):
             return place / folder
     return None
 
@@ -134,11 +135,11 @@ def _download(file: str, *, progress: bool) -> Path:
     """One file into the cache; pooch renames it there only when its checksum is right."""
     try:
         import pooch
-    except ImportError as error:
+    except ImportError:
         raise ImportError(
             f"{file} is not on this machine, and downloading needs pooch: "
             "pip install 'bayestream[data]', or set BAYESTREAM_DATA to a folder that holds it."
-        ) from error
+        ) from None
     name, leaf = file.split("/")
     try:
         found: str = pooch.retrieve(
@@ -150,9 +151,9 @@ def _download(file: str, *, progress: bool) -> Path:
         )
     except Exception as error:  # no network, no such host, a wrong checksum: all mean the same here
         raise ConnectionError(
-            f"{file} could not be downloaded ({error}); fetch it by hand into "
+            f"{file} could not be downloaded ({type(error).__name__}); fetch it by hand into "
             f"{cache() / name}, or set BAYESTREAM_DATA to a folder that holds {name}/."
-        ) from error
+        ) from None
     return Path(found)
 
 
