@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import bayestream as bs
 import method_oracles as methods
@@ -25,6 +26,13 @@ def shortened(name: str) -> Problem:
     ys = full.ys[:STEPS].copy()
     ys[MISSING_AT] = -1 if ys.ndim == 1 else np.nan
     return full._replace(xs=full.xs[:STEPS], ys=ys)
+
+
+def on_problems(names: tuple[str, ...], *cases: tuple[Any, ...]) -> pytest.MarkDecorator:
+    """Cases of a problem's name and further arguments; the test is given the problem itself."""
+    given = [(shortened(name), *rest) for name, *rest in cases]
+    labels = ["-".join(str(part) for part in case if not callable(part)) for case in cases]
+    return pytest.mark.parametrize(("problem", *names), given, ids=labels)
 
 
 @cache
@@ -90,6 +98,12 @@ def to_dense(estimator: bs.Estimator, state) -> oracles.Dense:
 
 def beliefs(estimator: bs.Estimator, problem: Problem):
     return [to_dense(estimator, state) for _, state in states(estimator, problem)]
+
+
+def last(estimator: bs.Estimator, problem: Problem):
+    """The state after the whole stream."""
+    *_, (_, state) = states(estimator, problem)
+    return state
 
 
 def near(actual, expected, rtol: float = 1e-8) -> None:

@@ -1,6 +1,7 @@
 """What every registered estimator promises, whatever its algorithm."""
 
 import inspect
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +81,16 @@ def ys(method: str) -> np.ndarray:
 
 
 def make(method: str, likelihood: str = "gaussian", **options) -> bs.Estimator:
+    return build(method, likelihood, **options) if options else usual(method, likelihood)
+
+
+@cache
+def usual(method: str, likelihood: str) -> bs.Estimator:
+    """One object for all tests, so that what is compiled for one serves the others."""
+    return build(method, likelihood)
+
+
+def build(method: str, likelihood: str, **options) -> bs.Estimator:
     model = bs.models.mlp([2, 4, outputs(method)])
     given = {name: value for name, value in OPTIONS.items() if accepts(method, name)}
     if method in ONLY_SCALAR:
@@ -90,8 +101,13 @@ def make(method: str, likelihood: str = "gaussian", **options) -> bs.Estimator:
 def learn(learner: bs.Estimator, count: int = 3):
     state = learner.init(jax.random.key(0))
     for x, y in zip(XS[:count], YS[:count, : learner.model.outputs], strict=True):
-        state = learner.update(learner.predict(state), x, y, KEY)
+        state = step(learner, state, x, y)
     return state
+
+
+@partial(jax.jit, static_argnums=0)
+def step(learner: bs.Estimator, state, x, y):
+    return learner.update(learner.predict(state), x, y, KEY)
 
 
 def dtypes(state) -> list[jnp.dtype]:

@@ -7,15 +7,10 @@ import pytest
 import bayestream as bs
 import oracles
 from bayestream.gaussians import lazy_dlr
-from follow import DRIFTING, PRECISION, near, shortened, states, stream, to_dense, view
-from problems import PROBLEMS, Problem
+from follow import DRIFTING, PRECISION, near, on_problems, states, stream, to_dense, view
+from problems import Problem
 
 settle = jax.jit(lazy_dlr.settle)
-
-
-@pytest.fixture(params=PROBLEMS, ids=list(PROBLEMS))
-def problem(request: pytest.FixtureRequest) -> Problem:
-    return shortened(request.param)
 
 
 def with_diagonal(problem: Problem, rank: int, name: str | None, sweeps: int = 0) -> bs.Estimator:
@@ -36,7 +31,7 @@ def exact_steps(learner: bs.Estimator, problem: Problem):
             yield (x, y), predicted, updated, oracles.Dense(before.mean, exact)
 
 
-@pytest.mark.parametrize("rank", [1, 4])
+@on_problems(("rank",), ("regression", 1), ("regression", 4), ("classification", 3))
 def test_forward_kl_keeps_the_diagonal_of_the_exact_covariance(problem, rank):
     """A fixed-point iteration, hence 1e-6."""
     learner = with_diagonal(problem, rank, "forward_kl", 2000)
@@ -45,7 +40,7 @@ def test_forward_kl_keeps_the_diagonal_of_the_exact_covariance(problem, rank):
         np.testing.assert_allclose(np.diag(covariance), np.diag(exact.covariance), rtol=1e-6)
 
 
-@pytest.mark.parametrize("rank", [1, 4])
+@on_problems(("rank",), ("regression", 1), ("regression", 4), ("classification", 3))
 def test_reverse_kl_meets_the_papers_condition(problem, rank):
     """diag(Σ − Σ Σ*⁻¹ Σ) = 0; a fixed-point iteration, hence 1e-6."""
     learner = with_diagonal(problem, rank, "reverse_kl", 2000)
@@ -61,8 +56,15 @@ def divergence(name: str, ours: oracles.Dense, exact: oracles.Dense) -> float:
     return oracles.gaussian_kl(*((ours, exact) if name == "reverse_kl" else (exact, ours)))
 
 
-@pytest.mark.parametrize("sweeps", [1, 3, 10])
 @pytest.mark.parametrize("name", ["forward_kl", "reverse_kl"])
+@on_problems(
+    ("sweeps",),
+    ("regression", 1),
+    ("regression", 3),
+    ("regression", 10),
+    ("classification", 1),
+    ("classification", 3),
+)
 def test_a_kl_diagonal_is_never_further_than_plain_lofis(problem, name, sweeps):
     """Both updates from the same predicted state; W and the mean stay plain LO-FI's."""
     learner, plain = with_diagonal(problem, 2, name, sweeps), with_diagonal(problem, 2, None)

@@ -287,16 +287,17 @@ def assert_refused(score, actual, y):
 
 
 @pytest.mark.parametrize("name", sorted(REGRESSION))
-@pytest.mark.parametrize("shape", [(), (2,), (4, 2), (3, 1), (2, 3)])
-def test_targets_of_the_wrong_shape_are_refused(name, shape):
-    assert_refused(getattr(bs.scores, name), gaussian(np.ones((3, 2)), NOISE), np.ones(shape))
+def test_targets_of_the_wrong_shape_are_refused(name):
+    actual = gaussian(np.ones((3, 2)), NOISE)
+    for shape in [(), (2,), (4, 2), (3, 1), (2, 3)]:
+        assert_refused(getattr(bs.scores, name), actual, np.ones(shape))
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1)])
-def test_labels_of_the_wrong_shape_are_refused(name, shape):
+def test_labels_of_the_wrong_shape_are_refused(name):
     actual = classes(np.full((2, 3), 1 / 3))
-    assert_refused(getattr(bs.scores, name), actual, np.zeros(shape, int))
+    for shape in [(), (1,), (3,), (2, 1)]:
+        assert_refused(getattr(bs.scores, name), actual, np.zeros(shape, int))
 
 
 @pytest.mark.parametrize("name", sorted((REGRESSION ^ CLASSES) - {"rmse"}))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp, ndtr, ndtri
 
+from bayestream.checks import check_array
 from bayestream.types import Array, Key, Likelihood
 
 
@@ -26,11 +27,16 @@ class GaussianForecast(NamedTuple):
     def log_density(self, y: Any) -> Array:
         """Log N(y | mean, covariance) (…)."""
         root = jnp.linalg.cholesky(self.covariance)
-        error = jnp.reshape(jnp.asarray(y, self.mean.dtype), self.mean.shape) - self.mean
+        error = self.targets(y) - self.mean
         white = solve_triangular(root, error[..., None], lower=True)[..., 0]
         log_volume = 2 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
         size = self.mean.shape[-1]
         return -0.5 * (jnp.sum(white**2, axis=-1) + log_volume + size * jnp.log(2 * jnp.pi))
+
+    def targets(self, y: Any) -> Array:
+        """The target in the shape of the mean; for one output it may leave that axis out."""
+        check_array("y", y, _vectors(self.mean.shape))
+        return jnp.asarray(y, self.mean.dtype).reshape(self.mean.shape)
 
     def sample(self, key: Key, count: int) -> Array:
         """Draws (count, …, C)."""
@@ -70,7 +76,11 @@ class CategoricalForecast(NamedTuple):
 
     def log_density(self, y: Any) -> Array:
         """Log p(y) (…), for class numbers or probability vectors."""
-        return jnp.sum(one_hot(y, self.logits) * jax.nn.log_softmax(self.logits), axis=-1)
+        return jnp.sum(self.targets(y) * jax.nn.log_softmax(self.logits), axis=-1)
+
+    def targets(self, y: Any) -> Array:
+        """Class numbers (…) as indicators (…, C); probability vectors as they are."""
+        return _indicators(y, self.logits.shape, self.logits.dtype)
 
     def sample(self, key: Key, count: int) -> Array:
         """Class numbers (count, …)."""
@@ -106,6 +116,8 @@ class MixtureForecast(NamedTuple):
     def log_density(self, y: Any) -> Array:
         """Log of the average of p(y | η) (…)."""
         batch = self.draws.shape[:-2]
+        shapes = self.likelihood.target_shapes(self.draws.shape[-1])
+        check_array("y", y, [(*batch, *shape) for shape in shapes])
         y = jnp.asarray(y, self.draws.dtype)
         targets = y.reshape(-1, *y.shape[len(batch) :])
         flat = self.draws.reshape(-1, *self.draws.shape[-2:])
@@ -114,6 +126,14 @@ class MixtureForecast(NamedTuple):
         )(flat, targets)
         density = logsumexp(each, axis=-1) - jnp.log(flat.shape[-2])
         return density.reshape(batch)
+
+    def targets(self, y: Any) -> Array:
+        """The target in the shape of the mean; class numbers become indicators."""
+        shape = (*self.draws.shape[:-2], self.draws.shape[-1])
+        if self.likelihood.name == "categorical":
+            return _indicators(y, shape, self.draws.dtype)
+        check_array("y", y, _vectors(shape))
+        return jnp.asarray(y, self.draws.dtype).reshape(shape)
 
     def sample(self, key: Key, count: int) -> Array:
         """Draws of y (count, …): a component at random, then y given its η."""
@@ -166,12 +186,16 @@ class MixtureForecast(NamedTuple):
 Forecast = GaussianForecast | CategoricalForecast | MixtureForecast
 
 
-def one_hot(y: Any, like: Array) -> Array:
-    """Class numbers as indicators; probability vectors as they are."""
+def _indicators(y: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+    check_array("y", y, [shape[:-1], shape])
     y = jnp.asarray(y)
-    if y.ndim == like.ndim:
-        return y.astype(like.dtype)
-    return jax.nn.one_hot(y.astype(int), like.shape[-1], dtype=like.dtype)
+    if y.shape == shape:
+        return y.astype(dtype)
+    return jax.nn.one_hot(y.astype(int), shape[-1], dtype=dtype)
+
+
+def _vectors(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [shape, shape[:-1]] if shape[-1] == 1 else [shape]
 
 
 def _one_hot_covariance(p: Array) -> Array:

@@ -91,8 +91,9 @@ def linearized_monte_carlo(
     outputs, covariance = _outputs(estimator, state, x, temperature)
     values, vectors = jnp.linalg.eigh(covariance)
     roots = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
-    noise = jax.random.normal(key, (*outputs.shape[:-1], samples, outputs.shape[-1]), outputs.dtype)
-    draws = outputs[..., None, :] + jnp.einsum("...ck,...sk->...sc", roots, noise)
+    # The same noise for every input: many at once are what they would be one by one.
+    noise = jax.random.normal(key, (samples, outputs.shape[-1]), outputs.dtype)
+    draws = outputs[..., None, :] + jnp.einsum("...ck,sk->...sc", roots, noise)
     return MixtureForecast(draws, estimator.likelihood(state))
 
 
@@ -138,7 +139,8 @@ def laplace_bridge(
     """Laplace bridge (Hobbhahn et al. 2022): the Dirichlet nearest to the logits' Gaussian.
 
     α_c = (1 − 2/C + e^{z_c} Σ_k e^{−z_k}/C²)/v_c, for logits made to sum to zero; the forecast's
-    `concentration` is α, its probabilities α/Σα.
+    `concentration` is α, its probabilities α/Σα. Of a belief without doubt (temperature 0) it is
+    not the plugin forecast, but the limit of ever larger α.
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3)

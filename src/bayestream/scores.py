@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
 from bayestream.checks import check_fraction, check_whole
-from bayestream.forecasts import Forecast, GaussianForecast, MixtureForecast, one_hot
+from bayestream.forecasts import Forecast, GaussianForecast, MixtureForecast
 from bayestream.types import Array
 
 
@@ -33,7 +33,7 @@ def rmse(forecast: Forecast, y: Any) -> Array:
     >>> float(rmse(GaussianForecast(jnp.zeros((2, 1)), jnp.ones((2, 1, 1))), jnp.full((2, 1), 3.0)))
     3.0
     """
-    return jnp.sqrt(jnp.mean((forecast.mean - _targets(forecast, y)) ** 2))
+    return jnp.sqrt(jnp.mean((forecast.mean - forecast.targets(y)) ** 2))
 
 
 def misclassification(forecast: Forecast, y: Any) -> Array:
@@ -53,8 +53,7 @@ def brier(forecast: Forecast, y: Any) -> Array:
     >>> float(brier(CategoricalForecast(jnp.zeros((1, 2))), jnp.array([1])))
     0.5
     """
-    p = _probabilities(forecast)
-    return jnp.mean(jnp.sum((p - one_hot(y, p)) ** 2, axis=-1))
+    return jnp.mean(jnp.sum((_probabilities(forecast) - forecast.targets(y)) ** 2, axis=-1))
 
 
 class Reliability(NamedTuple):
@@ -106,8 +105,8 @@ def coverage(forecast: GaussianForecast | MixtureForecast, y: Any, *, level: flo
     """
     check_fraction("level", level)
     low, high = forecast.interval(level)
-    y = _targets(forecast, y)
-    return jnp.mean((low <= y) & (y <= high))
+    y = forecast.targets(y)
+    return jnp.mean((low <= y) & (y <= high), dtype=y.dtype)
 
 
 def crps(forecast: GaussianForecast | MixtureForecast, y: Any) -> Array:
@@ -125,7 +124,7 @@ def crps(forecast: GaussianForecast | MixtureForecast, y: Any) -> Array:
         means, deviations = forecast.mean[..., None, :], forecast.deviation[..., None, :]
     else:
         means, deviations = forecast.components()
-    y = _targets(forecast, y)[..., None, :]
+    y = forecast.targets(y)[..., None, :]
     error = jnp.mean(_mean_distance(means - y, deviations), axis=-2)
     apart = means[..., :, None, :] - means[..., None, :, :]
     spread = jnp.hypot(deviations[..., :, None, :], deviations[..., None, :, :])
@@ -139,16 +138,14 @@ def _mean_distance(mean: Array, deviation: Array) -> Array:
     return mean * (2 * ndtr(z) - 1) + 2 * deviation * density
 
 
-def _targets(forecast: Forecast, y: Any) -> Array:
-    return jnp.asarray(y, forecast.mean.dtype).reshape(forecast.mean.shape)
-
-
 def _probabilities(forecast: Forecast) -> Array:
-    if isinstance(forecast, GaussianForecast):
-        raise ValueError("forecast must be of classes for this score, got a GaussianForecast.")
-    return forecast.probabilities
+    gaussian = isinstance(forecast, GaussianForecast)
+    kind = forecast.likelihood.name if isinstance(forecast, MixtureForecast) else "categorical"
+    if gaussian or kind != "categorical":
+        raise ValueError("forecast must be of classes for this score, got one of numbers.")
+    return forecast.mean
 
 
 def _is_right(forecast: Forecast, y: Any) -> Array:
     p = _probabilities(forecast)
-    return jnp.argmax(p, axis=-1) == jnp.argmax(one_hot(y, p), axis=-1)
+    return jnp.argmax(p, axis=-1) == jnp.argmax(forecast.targets(y), axis=-1)
