@@ -31,7 +31,7 @@ def shortened(name: str) -> Problem:
 def on_problems(names: tuple[str, ...], *cases: tuple[Any, ...]) -> pytest.MarkDecorator:
     """Cases of a problem's name and further arguments; the test is given the problem itself."""
     given = [(shortened(name), *rest) for name, *rest in cases]
-    labels = ["-".join(str(part) for part in case if not callable(part)) for case in cases]
+    labels = ["-".join(map(str, case)) for case in cases]
     return pytest.mark.parametrize(("problem", *names), given, ids=labels)
 
 

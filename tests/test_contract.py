@@ -35,6 +35,10 @@ LIKELIHOODS = {
 ONLY_SCALAR = {"orfit"}  # one output, Gaussian
 
 
+def seldom(value):
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 def accepts(method: str, option: str) -> bool:
     return option in inspect.signature(bs.estimators.REGISTRY[method]).parameters
 
@@ -134,7 +138,7 @@ def assert_same_belief(learner: bs.Estimator, one, other) -> None:
     )
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", ["gaussian", *map(seldom, ["adaptive", "categorical"])])
 def test_jit_changes_nothing(general, likelihood):
     learner = make(general, likelihood)
     state = learner.init(jax.random.key(0))
@@ -173,8 +177,8 @@ def test_scan_and_donation_give_the_same_belief(method):
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(start))
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("dtype", [jnp.float32, seldom(jnp.float64)])
+@pytest.mark.parametrize("likelihood", [*map(seldom, ["gaussian", "adaptive"]), "categorical"])
 def test_the_dtype_is_kept(general, likelihood, dtype):
     schedule = {"drift": lambda step: 0.01 / (1 + step)} if accepts(general, "drift") else {}
     learner = make(general, likelihood, **schedule)

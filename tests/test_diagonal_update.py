@@ -13,9 +13,15 @@ from problems import Problem
 settle = jax.jit(lazy_dlr.settle)
 
 
-def with_diagonal(problem: Problem, rank: int, name: str | None, sweeps: int = 0) -> bs.Estimator:
+def with_diagonal(
+    problem: Problem,
+    rank: int,
+    name: str | None,
+    sweeps: int = 0,
+    prior_precision: float = PRECISION,
+) -> bs.Estimator:
     rule = getattr(bs.estimators, name)(sweeps=sweeps) if name else None
-    options = {"rank": rank, "prior_precision": PRECISION, **DRIFTING}
+    options = {"rank": rank, "prior_precision": prior_precision, **DRIFTING}
     return bs.lofi(problem.model, problem.likelihood, diagonal_update=rule, **options)
 
 
@@ -56,19 +62,12 @@ def divergence(name: str, ours: oracles.Dense, exact: oracles.Dense) -> float:
     return oracles.gaussian_kl(*((ours, exact) if name == "reverse_kl" else (exact, ours)))
 
 
-@pytest.mark.parametrize("name", ["forward_kl", "reverse_kl"])
-@on_problems(
-    ("sweeps",),
-    ("regression", 1),
-    ("regression", 3),
-    ("regression", 10),
-    ("classification", 1),
-    ("classification", 3),
-)
-def test_a_kl_diagonal_is_never_further_than_plain_lofis(problem, name, sweeps):
+BOTH = pytest.mark.parametrize("name", ["forward_kl", "reverse_kl"])
+
+
+def assert_never_further(problem: Problem, name: str, learner, plain) -> None:
     """Both updates from the same predicted state; W and the mean stay plain LO-FI's."""
-    learner, plain = with_diagonal(problem, 2, name, sweeps), with_diagonal(problem, 2, None)
-    update = jax.jit(plain.update)
+    update, totals = jax.jit(plain.update), np.zeros(2)
     for example, predicted, updated, exact in exact_steps(learner, problem):
         simple = update(predicted, *example)
         ours, theirs = settle(updated.belief), settle(simple.belief)
@@ -76,3 +75,38 @@ def test_a_kl_diagonal_is_never_further_than_plain_lofis(problem, name, sweeps):
         near(ours.factor.T @ ours.factor, theirs.factor.T @ theirs.factor)
         gaps = [divergence(name, to_dense(learner, state), exact) for state in (updated, simple)]
         assert gaps[0] <= gaps[1] + 1e-10, gaps
+        totals += gaps
+    assert totals[0] < totals[1]
+
+
+@BOTH
+@on_problems(
+    ("sweeps",),
+    ("regression", 1),
+    ("regression", 3),
+    ("regression", 10),
+    ("classification", 1),
+    ("classification", 10),
+)
+def test_a_kl_diagonal_is_never_further_than_plain_lofis(problem, name, sweeps):
+    learner, plain = with_diagonal(problem, 2, name, sweeps), with_diagonal(problem, 2, None)
+    assert_never_further(problem, name, learner, plain)
+
+
+@BOTH
+@on_problems(("sweeps",), ("regression", 3), ("regression", 100))
+def test_a_kl_diagonal_is_never_further_under_a_weak_prior(problem, name, sweeps):
+    """The paper's forward condition is then met only by a negative Υ, from the first step on."""
+    learner = with_diagonal(problem, 1, name, sweeps, prior_precision=0.01)
+    plain = with_diagonal(problem, 1, None, prior_precision=0.01)
+    assert_never_further(problem, name, learner, plain)
+
+
+@BOTH
+@on_problems((), ("regression",))
+def test_a_converged_kl_diagonal_is_finite_under_a_weak_prior(problem, name):
+    learner = with_diagonal(problem, 1, name, 2000, prior_precision=0.01)
+    for _, state in states(learner, problem):
+        belief = settle(state.belief)
+        assert np.all(np.isfinite(belief.mean)), belief.diag
+        assert np.all(belief.diag > 0), belief.diag

@@ -28,8 +28,12 @@ YS = {"regression": np.random.default_rng(6).normal(size=(4, 2)), "classificatio
 ERRORS = 5.0  # standard errors: a correct estimate is further off once in two million
 UNCERTAIN = [case for case in CASES if case[1] != "plugin"]
 each_case = pytest.mark.parametrize(("task", "name"), CASES)
-each_method = pytest.mark.parametrize("method", METHODS)
-each_temperature = pytest.mark.parametrize("temperature", [1.0, 0.3])
+slow = pytest.mark.slow
+QUICK = ("lofi", "fdekf")
+each_method = pytest.mark.parametrize(
+    "method", [m if m in QUICK else pytest.param(m, marks=slow) for m in METHODS]
+)
+each_temperature = pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=slow), 0.3])
 
 
 @cache

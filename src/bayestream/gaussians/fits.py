@@ -33,6 +33,8 @@ class Target(NamedTuple):
     factor: Array  # W̃ᵀ (L + M, P)
 
 
+_LEAST = 1e-3
+
 # (the belief to mend, the target) → the belief with another diagonal
 DiagonalUpdate = Callable[[DLRGaussian, Target], DLRGaussian]
 
@@ -70,7 +72,7 @@ def factor_analysis(fit: DLRGaussian, goal: Target, *, sweeps: int) -> DLRGaussi
 
 
 def forward_kl(*, sweeps: int = 10) -> DiagonalUpdate:
-    """Υ that minimises KL(N(μ, Σ*) ‖ N(μ, Σ)): at the end diag(Σ) = diag(Σ*).
+    """Υ that minimises KL(N(μ, Σ*) ‖ N(μ, Σ)): at the end diag(Σ) = diag(Σ*), if Υ > 0 can do it.
 
     Υ ← Υ · diag(Σ)/diag(Σ*). In log Υ the divergence is a sum of exponentials and a concave
     function; each sweep minimises it with the concave part replaced by its tangent.
@@ -85,7 +87,7 @@ def forward_kl(*, sweeps: int = 10) -> DiagonalUpdate:
         wanted = dlr.variance(DLRGaussian(fit.mean, goal.diag, goal.factor))
 
         def sweep(_: int, fit: DLRGaussian) -> DLRGaussian:
-            return fit._replace(diag=fit.diag * dlr.variance(fit) / wanted)
+            return _with_diag(fit, goal, fit.diag * dlr.variance(fit) / wanted)
 
         return jax.lax.fori_loop(0, sweeps, sweep, fit)
 
@@ -107,11 +109,20 @@ def reverse_kl(*, sweeps: int = 10) -> DiagonalUpdate:
     def update(fit: DLRGaussian, goal: Target) -> DLRGaussian:
         def sweep(_: int, fit: DLRGaussian) -> DLRGaussian:
             sandwich = _diagonal_of_sandwich(fit, goal)
-            return fit._replace(diag=fit.diag * jnp.sqrt(sandwich / dlr.variance(fit)))
+            return _with_diag(fit, goal, fit.diag * jnp.sqrt(sandwich / dlr.variance(fit)))
 
         return jax.lax.fori_loop(0, sweeps, sweep, fit)
 
     return update
+
+
+def _with_diag(fit: DLRGaussian, goal: Target, diag: Array) -> DLRGaussian:
+    """The fit with that diagonal, held above a fraction of the target's.
+
+    Under a weak prior the best Υ of a parameter may be zero or less, which is no belief. What a
+    sweep minimises is convex in each Υ, so stopping at a bound still never raises the divergence.
+    """
+    return fit._replace(diag=jnp.maximum(diag, _LEAST * goal.diag))
 
 
 def _diagonal_of_sandwich(fit: DLRGaussian, goal: Target) -> Array:
