@@ -248,7 +248,7 @@ def test_a_batch_is_its_inputs_one_at_a_time(task, name):
         np.testing.assert_allclose(single, density[i], rtol=1e-9, atol=1e-9)
 
 
-# The Laplace bridge has no such limit: with three classes or more, it is no softmax at any variance.
+# The Laplace bridge has no such limit: with three classes it is no softmax at any variance.
 @pytest.mark.parametrize(("task", "name"), [c for c in UNCERTAIN if c[1] != "laplace_bridge"])
 def test_temperature_zero_is_the_plugin(task, name):
     learner, state, _ = trained(task)
