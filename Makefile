@@ -6,7 +6,7 @@ export BAYESTREAM_DATA ?= $(abspath ../shared/data)
 # Small factorisations stall for milliseconds when OpenBLAS threads of two processes compete.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all test-native lint bench docs-figures clean
+.PHONY: demo test test-all test-native lint bench compare docs-figures clean
 
 demo: $(VENV)/.use
 	$(BIN)/bayestream demo --out out
@@ -41,8 +41,13 @@ lint: $(VENV)/.work
 	$(BIN)/pyright
 	$(BIN)/mkdocs build --quiet --strict --site-dir out/site
 
+# On an otherwise idle machine, about 20 minutes.
 bench: $(VENV)/.use
 	$(BIN)/python benchmarks/speed.py --out out
+
+# Every estimator on UCI energy: error, calibration, speed.
+compare: $(VENV)/.use
+	$(BIN)/python benchmarks/compare.py --out out
 
 docs-figures: $(VENV)/.use
 	$(BIN)/bayestream demo --out docs/figures
