@@ -84,6 +84,7 @@ def test_bong_with_the_empirical_fisher_at_the_mean_adds_the_gradients_square(pr
     assert_same_beliefs(beliefs(bong, problem), expected)
 
 
+@pytest.mark.slow
 def test_monte_carlo_bong_of_a_linear_model_has_the_exact_precision_and_is_right_on_average():
     linear = scalar_problem((4, 1), 4, 0.5)
     learner = bs.bong(
@@ -102,6 +103,7 @@ def test_monte_carlo_bong_of_a_linear_model_has_the_exact_precision_and_is_right
     assert_mean_of_draws(after.mean, exact.mean)
 
 
+@pytest.mark.slow
 def test_the_sampled_empirical_fisher_is_right_on_average():
     linear = scalar_problem((4, 1), 4, 0.5)
     learner = bs.bong(
@@ -148,6 +150,7 @@ def test_lrvga_of_full_rank_counts_each_observation_once_whatever_the_iterations
     assert abs(oracles.gaussian_kl(final, exact)) < 1e-8
 
 
+@pytest.mark.slow
 def test_lrvga_comes_closer_to_the_exact_posterior_as_its_rank_grows():
     linear = scalar_problem((20, 1), 200, 0.5)
     learners = [lrvga(linear, rank, 5) for rank in (1, 3, 8, 20)]
@@ -156,6 +159,7 @@ def test_lrvga_comes_closer_to_the_exact_posterior_as_its_rank_grows():
     assert all(more < less for less, more in pairwise(gaps)), gaps
 
 
+@pytest.mark.slow
 def test_em_never_raises_the_divergence_it_lowers():
     """One joint conditioning on the whole stream; no iterations at all is bong's truncation."""
     problem = shortened("regression")

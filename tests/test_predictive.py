@@ -29,9 +29,8 @@ ERRORS = 5.0  # standard errors: a correct estimate is further off once in two m
 UNCERTAIN = [case for case in CASES if case[1] != "plugin"]
 each_case = pytest.mark.parametrize(("task", "name"), CASES)
 slow = pytest.mark.slow
-QUICK = ("lofi", "fdekf")
 each_method = pytest.mark.parametrize(
-    "method", [m if m in QUICK else pytest.param(m, marks=slow) for m in METHODS]
+    "method", [m if m == "lofi" else pytest.param(m, marks=slow) for m in METHODS]
 )
 each_temperature = pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=slow), 0.3])
 
