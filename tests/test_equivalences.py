@@ -223,7 +223,9 @@ FAMILIES = {"lofi": lazy_dlr, "fcekf": dense, "fdekf": diagonal, "vdekf": diagon
 
 
 @pytest.mark.parametrize("method", [*FAMILIES, "lofi_spherical"])
-@pytest.mark.parametrize("kind", INFLATIONS)
+@pytest.mark.parametrize(
+    "kind", ["bayesian", *(pytest.param(k, marks=pytest.mark.slow) for k in ("simple", "hybrid"))]
+)
 def test_inflation_then_dynamics_is_its_dense_form(problem, dynamics, kind, method):
     inflation, inflate = INFLATIONS[kind]
     family = FAMILIES.get(method, spherical)

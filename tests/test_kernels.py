@@ -67,7 +67,9 @@ def assert_same(one: LazyDLR, other: LazyDLR, **tolerance) -> None:
     np.testing.assert_allclose(*spans, rtol=tolerance["rtol"], atol=rounding)
 
 
-@pytest.mark.parametrize("waiting", WAITING)
+@pytest.mark.parametrize(
+    "waiting", ["nothing", "all", pytest.param("forgets", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("case", CASES)
 def test_native_is_jax_in_float64(case, waiting, monkeypatch):
     args = problem(case, waiting, jnp.float64)
