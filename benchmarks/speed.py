@@ -42,6 +42,14 @@ NETWORKS: dict[str, list[int]] = {
 }
 STEPS = {"501": 2000, "7.8k": 300, "648k": 20, "1M": 20, "10M": 3, "100M": 2}
 GRID = ["648k", "10M", "7.8k", "501"]
+# Okabe–Ito colours and distinct markers: readable in print and by the colour-blind.
+LOOKS = {
+    "lofi": ("#D55E00", "o"),
+    "lofi_spherical": ("#CC79A7", "s"),
+    "fcekf": ("#000000", "^"),
+    "fdekf": ("#0072B2", "v"),
+    "vdekf": ("#009E73", "D"),
+}
 DENSE_LIMIT = 10_000  # above this P, the full covariance does not fit
 
 
@@ -328,9 +336,9 @@ def draw(timings: list[Timing], path: Path) -> None:
             axis.plot(*zip(*sorted(points), strict=True), label=label, **style)
 
     def panel(axis: Any, rows: list[Timing], across: Callable[[Timing], float]) -> None:
-        for method, marker in zip(sorted({r.case.method for r in rows}), "os^vD", strict=False):
-            chosen = [r for r in rows if r.case.method == method]
-            line(axis, method, [(across(r), 1e3 * r.step) for r in chosen], marker=marker)
+        for method, (color, marker) in LOOKS.items():
+            points = [(across(r), 1e3 * r.step) for r in rows if r.case.method == method]
+            line(axis, method, points, color=color, marker=marker)
         low_rank = [r for r in rows if r.case.method == "lofi"]
         books = [(across(r), 1e3 * r.textbook) for r in low_rank if r.textbook]
         line(axis, "textbook LO-FI", books, color="0.5", ls="--", marker=".")
@@ -362,7 +370,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console()
     options.out.mkdir(parents=True, exist_ok=True)
-    data, picture = options.out / "speed.json", options.out / "speed.svg"
+    data, picture = options.out / "speed.json", options.out / "speed.png"
     rows = cases(options.networks, options.ranks, options.outputs)
     timings = measured(rows, data, console)
     console.print(table(timings))
