@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from bayestream import expectations
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter, is_stationary
 from bayestream.expectations import Expectation
@@ -39,12 +38,13 @@ def bong(
 
     Predict:  as `lofi`.
     Update:   Σ⁻¹ ← Σ⁻¹ − E[∇² log p],  μ ← μ + Σ E[∇ log p], then down to rank L as `lofi` does.
-    `expectation` says how the two are found: `bs.expectations.empirical_fisher()` (the default)
-    needs one gradient a draw, so its cost does not grow with the number of outputs; with
-    `bs.expectations.linearized()` the update is LO-FI's. Other arguments as in `lofi`.
+    `expectation` says how the two are found. With `bs.expectations.linearized()` (the default) the
+    update is LO-FI's; `bs.expectations.empirical_fisher()` needs one gradient a draw, so its cost
+    does not grow with the number of outputs. Other arguments as in `lofi`.
 
     >>> import jax, bayestream as bs
-    >>> learner = bs.bong(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3)
+    >>> learner = bs.bong(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3,
+    ...                   expectation=bs.expectations.empirical_fisher())
     >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.array(1))
     >>> learner.mean(state).shape
     (51,)
@@ -70,5 +70,5 @@ def bong(
         decay=decay,
         drift=drift,
         inflation=inflation,
-        expectation=expectation or expectations.empirical_fisher(),
+        expectation=expectation,
     )
