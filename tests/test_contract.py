@@ -43,8 +43,8 @@ def accepts(method: str, option: str) -> bool:
     return option in inspect.signature(bs.estimators.REGISTRY[method]).parameters
 
 
-# One of each frame is quick; the others share their code with one of these.
-QUICK = {"fcekf", "laplace", "lofi", "orfit", "replay_sgd", "slang"}
+# A few are quick; most others share their code with one of these.
+QUICK = {"fcekf", "laplace", "lofi", "orfit", "replay_sgd"}
 POINTS = {"ogd", "orfit", "replay_sgd"}  # no posterior
 
 

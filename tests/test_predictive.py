@@ -183,6 +183,7 @@ def assert_same_average(actual, terms, count=math.inf):
     assert np.all(np.abs(actual - terms.mean(axis=0)) <= ERRORS * error)
 
 
+@pytest.mark.slow
 @each_method
 @pytest.mark.parametrize("name", SAMPLED)
 @pytest.mark.parametrize("task", NAMES)

@@ -200,6 +200,7 @@ def test_coverage_takes_each_output_by_its_own_variance():
     np.testing.assert_allclose(bs.scores.coverage(actual, ys), 3 / 4)
 
 
+@pytest.mark.slow
 def test_coverage_of_a_mixture_is_that_of_its_own_draws():
     rng, count = np.random.default_rng(1), 20_000
     shifts = np.array([[-3.0], [0.0], [4.0]])
@@ -248,6 +249,7 @@ def test_crps_of_mixtures_is_the_integral():
     np.testing.assert_allclose(actual, np.mean(expected), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_crps_of_a_mixture_of_one_kind_is_that_of_the_gaussian():
     means, ys = np.array([[0.3], [-1.0]]), np.array([[1.0], [2.0]])
     one = bs.scores.crps(gaussian(means + 0.5, 0.7), ys)
