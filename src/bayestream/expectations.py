@@ -27,19 +27,7 @@ def linearized() -> Expectation:
     >>> learner = bs.bong(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3,
     ...                   expectation=bs.expectations.linearized())
     """
-
-    def expect(
-        family: Family[Any],
-        belief: Any,
-        model: Model,
-        likelihood: Likelihood,
-        xs: Array,
-        ys: Array,
-        key: Key | None,
-    ) -> Observation:
-        return observe(model, likelihood, family.mean(belief), xs, ys)
-
-    return expect
+    return _at_the_mean(observe)
 
 
 def monte_carlo(*, samples: int = 10) -> Expectation:
@@ -63,21 +51,7 @@ def empirical_fisher(*, samples: int = 0) -> Expectation:
     ...                   expectation=bs.expectations.empirical_fisher())
     """
     check_whole("samples", samples, 0)
-    if samples:
-        return _over_draws(observe_gradients, samples)
-
-    def expect(
-        family: Family[Any],
-        belief: Any,
-        model: Model,
-        likelihood: Likelihood,
-        xs: Array,
-        ys: Array,
-        key: Key | None,
-    ) -> Observation:
-        return observe_gradients(model, likelihood, family.mean(belief), xs, ys)
-
-    return expect
+    return _over_draws(observe_gradients, samples) if samples else _at_the_mean(observe_gradients)
 
 
 def needed(key: Key | None) -> Key:
@@ -85,6 +59,12 @@ def needed(key: Key | None) -> Key:
     if key is None:
         raise ValueError("key must be given to an estimator that draws random numbers, got None.")
     return key
+
+
+def _at_the_mean(observe: Observe) -> Expectation:
+    return lambda family, belief, model, likelihood, xs, ys, key: observe(
+        model, likelihood, family.mean(belief), xs, ys
+    )
 
 
 def _over_draws(observe: Observe, samples: int) -> Expectation:

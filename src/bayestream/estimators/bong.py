@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter, is_stationary
 from bayestream.expectations import Expectation
-from bayestream.gaussians import lazy_dlr
-from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians import dlr, lazy_dlr
 from bayestream.gaussians.lazy_dlr import LazyDLR
 from bayestream.inflation import Inflation
 from bayestream.linearize import Observation
@@ -42,7 +39,7 @@ def bong(
     update is LO-FI's; `bs.expectations.empirical_fisher()` needs one gradient a draw, so its cost
     does not grow with the number of outputs. Other arguments as in `lofi`.
 
-    >>> import jax, bayestream as bs
+    >>> import jax, jax.numpy as jnp, bayestream as bs
     >>> learner = bs.bong(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3,
     ...                   expectation=bs.expectations.empirical_fisher())
     >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.array(1))
@@ -53,9 +50,7 @@ def bong(
     ever_moves = not is_stationary(decay, drift, inflation)
 
     def start(mean: Array, eta: Array) -> LazyDLR:
-        factor = jnp.zeros((rank, model.size), mean.dtype)
-        first = DLRGaussian(mean, jnp.full_like(mean, eta), factor)
-        return lazy_dlr.at_rest(first, ever_moves=ever_moves)
+        return lazy_dlr.at_rest(dlr.start(mean, eta, rank), ever_moves=ever_moves)
 
     def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
         return lazy_dlr.condition(belief, observation.rows, observation.residual)

@@ -46,8 +46,7 @@ def ggt(
     check_positive("learning_rate", learning_rate)
 
     def start(mean: Array, eta: Array) -> DLRGaussian:
-        factor = jnp.zeros((rank, model.size), mean.dtype)
-        return DLRGaussian(mean, jnp.full_like(mean, eta), factor)
+        return dlr.start(mean, eta, rank)
 
     def update(belief: DLRGaussian, observation: Observation, key: Key | None) -> DLRGaussian:
         gradients = rows.to_dense(observation.rows)

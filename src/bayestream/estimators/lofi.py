@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter, is_stationary
 from bayestream.gaussians import dlr, fits, lazy_dlr
-from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.fits import DiagonalUpdate
 from bayestream.gaussians.lazy_dlr import LazyDLR
 from bayestream.inflation import Inflation
@@ -57,7 +54,7 @@ def lofi(
             the paper does; `bs.estimators.forward_kl()` and `bs.estimators.reverse_kl()` minimise
             a divergence to the belief before dropping, which the paper leaves to future work.
 
-    >>> import jax, bayestream as bs
+    >>> import jax, jax.numpy as jnp, bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
     >>> state = learner.init(jax.random.key(0))
     >>> state = learner.update(learner.predict(state), jnp.ones(2), jnp.ones(1))
@@ -68,10 +65,7 @@ def lofi(
     ever_moves = not is_stationary(decay, drift, inflation)
 
     def start(mean: Array, eta: Array) -> LazyDLR:
-        factor = jnp.zeros((rank, model.size), mean.dtype)
-        return lazy_dlr.at_rest(
-            DLRGaussian(mean, jnp.full_like(mean, eta), factor), ever_moves=ever_moves
-        )
+        return lazy_dlr.at_rest(dlr.start(mean, eta, rank), ever_moves=ever_moves)
 
     def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
         # Alg. 3, lines 1–5, are in the observation: rows (Hᵀ Aᵀ)ᵀ and residual A e.

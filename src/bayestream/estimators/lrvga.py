@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from bayestream.checks import check_rank, check_whole
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.expectations import Expectation
@@ -52,7 +50,7 @@ def lrvga(
         expectation: `bs.expectations.linearized()` (the default) or `monte_carlo(samples=…)`.
         iterations: of EM, an observation.
 
-    >>> import jax, bayestream as bs
+    >>> import jax, jax.numpy as jnp, bayestream as bs
     >>> learner = bs.lrvga(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
     >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
     >>> state.belief.factor.shape
@@ -62,8 +60,7 @@ def lrvga(
     check_whole("iterations", iterations, 0)
 
     def start(mean: Array, eta: Array) -> DLRGaussian:
-        factor = jnp.zeros((rank, model.size), mean.dtype)
-        return DLRGaussian(mean, jnp.full_like(mean, eta), factor)
+        return dlr.start(mean, eta, rank)
 
     def update(belief: DLRGaussian, observation: Observation, key: Key | None) -> DLRGaussian:
         first = dlr.condition(belief, observation.rows, observation.residual)

@@ -74,8 +74,7 @@ def slang(
 
     def init(key: Key) -> SlangState:
         mean = model.init(key)
-        diag = jnp.full_like(mean, prior_precision)
-        belief = DLRGaussian(mean, diag, jnp.zeros((rank, model.size), mean.dtype))
+        belief = dlr.start(mean, jnp.asarray(prior_precision, mean.dtype), rank)
         noise = observations.init(model.outputs, mean.dtype)
         return SlangState(belief, jnp.array(mean), jnp.zeros((), jnp.int32), noise)
 

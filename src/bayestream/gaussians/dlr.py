@@ -27,6 +27,12 @@ class DLRGaussian(NamedTuple):
     factor: Array  # Wᵀ (L, P): one row a direction, contiguous in P
 
 
+def start(mean: Array, precision: Array, rank: int) -> DLRGaussian:
+    """N(mean, I/precision), with room for `rank` directions."""
+    factor = jnp.zeros((rank, mean.size), mean.dtype)
+    return DLRGaussian(mean, jnp.full_like(mean, precision), factor)
+
+
 def mean(belief: DLRGaussian) -> Array:
     """μ."""
     return belief.mean
