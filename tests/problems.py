@@ -11,6 +11,7 @@ import bayestream as bs
 import oracles
 
 STEPS = 45
+FILTERS = ("fcekf", "fdekf", "lofi", "lofi_spherical", "vdekf")
 NOISE = np.array([[0.3, 0.1], [0.1, 0.2]])
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import bayestream as bs
+from problems import FILTERS
 
 RELATIVE = 1e-3
-FILTERS = ("fcekf", "fdekf", "lofi", "lofi_spherical", "vdekf")
 
 
 def in_float32(state):

@@ -9,10 +9,10 @@ import bayestream as bs
 from bayestream import rows
 from bayestream.linearize import jacobian, observe
 from bayestream.rows import Rows
+from problems import FILTERS
 
 RNG = np.random.default_rng(0)
 close = np.testing.assert_allclose
-FILTERS = ("fcekf", "fdekf", "lofi", "lofi_spherical", "vdekf")
 
 
 @pytest.fixture(params=[(1, 1), (1, 3), (4, 2)], ids=["one row", "one example", "a batch"])

@@ -110,9 +110,6 @@ def gaussian_filter(
         noise = observations.adapt(state.noise, observation.outputs, ys, observation.observed)
         return state._replace(belief=belief, noise=noise)
 
-    def update(state: FilterState, x: Array, y: Array, key: Key | None = None) -> FilterState:
-        return update_batch(state, jnp.asarray(x)[None], jnp.asarray(y)[None], key)
-
     def likelihood_now(state: FilterState) -> Likelihood:
         # predict has counted this step already; γ_t, q_t and R_t share one t.
         return observations.at(state.noise, jnp.maximum(state.step - 1, 0))
@@ -126,13 +123,22 @@ def gaussian_filter(
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=predict,
-        update=update,
+        update=one_by_one(update_batch),
         update_batch=update_batch,
         mean=lambda state: family.mean(state.belief),
         covariance_between=lambda state, rows: family.covariance_between(state.belief, rows),
         covariance_of=lambda state, rows: family.covariance_of(state.belief, rows),
         sample=sample,
     )
+
+
+def one_by_one(update_batch: Callable[..., Any]) -> Callable[..., Any]:
+    """Conditioning on one observation: a batch of one."""
+
+    def update(state: Any, x: Any, y: Any, key: Key | None = None) -> Any:
+        return update_batch(state, jnp.asarray(x)[None], jnp.asarray(y)[None], key)
+
+    return update
 
 
 def is_stationary(

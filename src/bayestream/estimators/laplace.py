@@ -12,7 +12,8 @@ import optax
 from bayestream import rows
 from bayestream.checks import check_made_by, check_positive, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
-from bayestream.estimators.filter import check_examples
+from bayestream.estimators.descent import descend
+from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.gaussians import diagonal, kronecker
 from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.likelihoods import evolving
@@ -142,13 +143,7 @@ def laplace(
             of_task = jax.grad(lambda p: jnp.sum(losses(task, model, current, p)[0]))(params)
             return of_task + curvature.times(state.anchor_precision, params - state.anchor)
 
-        def descend(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], None]:
-            params, optimiser = carry
-            updates, optimiser = chosen.update(gradient(params), optimiser, params)
-            return (jnp.asarray(optax.apply_updates(params, updates)), optimiser), None
-
-        fresh = (state.mean, chosen.init(state.mean))
-        (mean, _), _ = jax.lax.scan(descend, fresh, None, length=inner_steps)
+        mean, _ = descend(chosen, gradient, state.mean, chosen.init(state.mean), inner_steps)
         seen = observe(model, current, mean, task.xs, task.ys)
         precision = curvature.add(state.anchor_precision, seen)
         during = state._replace(mean=mean, precision=precision, buffer=task)
@@ -178,9 +173,7 @@ def laplace(
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=lambda state, x, y, key=None: update_batch(
-            state, jnp.asarray(x)[None], jnp.asarray(y)[None], key
-        ),
+        update=one_by_one(update_batch),
         update_batch=update_batch,
         mean=lambda state: state.mean,
         covariance_between=lambda state, J: curvature.covariance_between(state.precision, J),

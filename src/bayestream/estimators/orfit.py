@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_rank
-from bayestream.estimators.filter import check_examples
+from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.likelihoods import evolving
 from bayestream.linearize import is_observed, jacobian
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
@@ -87,9 +87,7 @@ def orfit(
         likelihood=lambda state: fixed,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=lambda state, x, y, key=None: update_batch(
-            state, jnp.asarray(x)[None], jnp.asarray(y)[None], key
-        ),
+        update=one_by_one(update_batch),
         update_batch=update_batch,
         mean=lambda state: state.mean,
         covariance_between=None,

@@ -11,7 +11,8 @@ import optax
 
 from bayestream.checks import check_made_by, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
-from bayestream.estimators.filter import check_examples
+from bayestream.estimators.descent import descend
+from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.likelihoods import evolving
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
@@ -89,14 +90,8 @@ def replay_sgd(
         xs, ys = check_examples(model, current, xs, ys, state.params.dtype)
         kept, observed = insert(state.buffer, model, current, xs, ys)
         gradient = jax.grad(lambda p: reduction(*losses(kept, model, current, p)))
-
-        def descend(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], None]:
-            params, optimiser = carry
-            updates, optimiser = chosen.update(gradient(params), optimiser, params)
-            return (jnp.asarray(optax.apply_updates(params, updates)), optimiser), None
-
         before = (state.params, state.optimiser)
-        after, _ = jax.lax.scan(descend, before, None, length=inner_steps)
+        after = descend(chosen, gradient, *before, inner_steps)
         anything = jnp.any(observed)
         params, moved = jax.tree.map(lambda a, b: jnp.where(anything, a, b), after, before)
         outputs = jax.vmap(lambda x: model.apply(state.params, x))(
@@ -110,9 +105,7 @@ def replay_sgd(
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=lambda state, x, y, key=None: update_batch(
-            state, jnp.asarray(x)[None], jnp.asarray(y)[None], key
-        ),
+        update=one_by_one(update_batch),
         update_batch=update_batch,
         mean=lambda state: state.params,
         covariance_between=None,

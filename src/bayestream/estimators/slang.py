@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from bayestream import expectations, rows
 from bayestream.checks import check_fraction, check_positive, check_rank, check_whole
-from bayestream.estimators.filter import check_examples
+from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.likelihoods import evolving
@@ -116,9 +116,7 @@ def slang(
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=lambda state, x, y, key=None: update_batch(
-            state, jnp.asarray(x)[None], jnp.asarray(y)[None], key
-        ),
+        update=one_by_one(update_batch),
         update_batch=update_batch,
         mean=lambda state: state.belief.mean,
         covariance_between=lambda state, J: dlr.covariance_between(state.belief, J),
