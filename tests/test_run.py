@@ -215,3 +215,38 @@ def test_long_work_draws_a_bar_and_short_work_is_silent(capsys, monkeypatch):
         assert capsys.readouterr().err == ""
         bar.advance(40)
     assert "50/100 · 25/s · 2 s left" in capsys.readouterr().err
+
+
+def test_delayed_labels_are_learnt_exactly_when_they_arrive():
+    """A plain loop over steps: predict, record, then whatever arrives now, oldest first."""
+    count = 90
+    delays = np.random.default_rng(3).poisson(2.0, count)
+    state, expected = START, []
+    for now in range(count):
+        state = LEARNER.predict(state)
+        expected.append(MODEL.apply(LEARNER.mean(state), XS[now])[0])
+        for then in range(now + 1):
+            if then + delays[then] == now:
+                state = LEARNER.update(state, XS[then], YS[then])
+    stream = bs.streams.delayed_labels(bs.Stream(bs.Example(XS[:count], YS[:count])), delays)
+    for form in (stream, iter(stream)):
+        found, records = bs.run(LEARNER, START, form)
+        np.testing.assert_allclose(records["prediction"][:, 0], expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(LEARNER.mean(found), LEARNER.mean(state), rtol=1e-9)
+        assert int(found.step) == count
+
+
+def test_a_label_that_arrives_at_once_is_not_delayed():
+    stream = bs.Stream(bs.Example(XS, YS))
+    late = stream.examples._replace(delay=np.where(np.arange(COUNT) == 700, COUNT, 0))
+    without = np.where(np.arange(COUNT)[:, None] == 700, np.nan, YS)
+    expected, _ = bs.run(LEARNER, START, (XS, without))
+    found, _ = bs.run(LEARNER, START, bs.Stream(late))  # delays begin in the second chunk
+    np.testing.assert_allclose(LEARNER.mean(found), LEARNER.mean(expected), rtol=1e-9)
+
+
+def test_a_delay_must_be_a_whole_number():
+    with pytest.raises(ValueError, match="steps must be whole numbers"):
+        bs.streams.delayed_labels(bs.Stream(bs.Example(XS, YS)), -1)
+    with pytest.raises(ValueError, match="example 0 of the stream: delay must be a whole number"):
+        bs.run(LEARNER, START, [bs.Example(XS[0], YS[0], 0, 0.5)])

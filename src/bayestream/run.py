@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayestream.checks import check_array, check_choice
+from bayestream.checks import check_choice
+from bayestream.chunks import Skipped, check_shapes, chunked, impossible, nothing, stack
+from bayestream.delays import Block, delivered
 from bayestream.progress import Progress
-from bayestream.types import Array, Estimator, Example, Key, Likelihood, Model, State, Stream
+from bayestream.types import Array, Estimator, Example, Key, State, Stream
 
 # What to keep of a step, from the state that has been predicted but not yet updated.
 Record = Callable[[Estimator, State, Example], Any]
 OnBad = Literal["raise", "skip"]
-_CHUNK = 500
 
 
 def plugin(estimator: Estimator, state: State, example: Example) -> dict[str, Array]:
@@ -34,13 +34,6 @@ def plugin(estimator: Estimator, state: State, example: Example) -> dict[str, Ar
         "prediction": likelihood.mean(eta),
         "log_density": jnp.where(missing, jnp.nan, density),
     }
-
-
-class Skipped(NamedTuple):
-    """An example that was left out, and why."""
-
-    position: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,8 @@ def run(
         estimator: from a factory such as `bs.lofi`.
         state: from `estimator.init`, or from an earlier run; it is not changed.
         stream: a `Stream`, a pair of arrays (X, Y), or any iterable of (x, y) pairs. The numbers
-            are the same whichever it is.
+            are the same whichever it is. An example with a `delay` is asked about in its step and
+            learnt from that many steps later, if the stream lasts so long.
         record: record(estimator, state, example) → what to keep of a step; None keeps nothing.
         key: needed by estimators whose update draws random numbers.
         on_bad: "raise" refuses an example of the wrong shape or with values that cannot be (a NaN
@@ -87,23 +81,25 @@ def run(
     """
     check_choice("on_bad", on_bad, {"raise": None, "skip": None})
     state = jax.tree.map(jnp.array, state)  # chunks are donated; the caller's state is not
-    chunks, total = _chunks(stream, estimator.model, estimator.likelihood(state))
+    chunks, total = chunked(stream, estimator.model, estimator.likelihood(state))
     kept: list[Any] = []
     skipped: list[Skipped] = []
     with Progress("learning", total=total, show=progress) as bar:
-        for chunk in chunks:
-            if chunk.bad and on_bad == "raise":
-                position, reason = min(chunk.bad)
+        for block in delivered(chunks):
+            if block.bad and on_bad == "raise":
+                position, reason = min(block.bad)
                 raise ValueError(f"example {position} of the stream: {reason}")
-            skipped += sorted(chunk.bad)
-            if len(chunk.positions):
-                state, values = _scan(estimator, record, state, chunk.good, chunk.positions, key)
+            skipped += sorted(block.bad)
+            if len(block.positions):
+                state, values = _learn(estimator, record, state, block, key)
                 kept.append(values)
                 jax.block_until_ready(state)
-            bar.advance(len(chunk.positions) + len(chunk.bad))
+            steps = len(block.positions) if block.new is None else int(np.sum(block.new))
+            bar.advance(steps + len(block.bad))
     if not kept:
-        none = _nothing(estimator.model, estimator.likelihood(state))
-        state, values = _scan(estimator, record, state, none, np.zeros(0, int), key)
+        none = nothing(estimator.model, estimator.likelihood(state))
+        block = Block(none, none, np.zeros(0, int), None, [])
+        state, values = _learn(estimator, record, state, block, key)
         kept.append(values)
     values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
     return state, Records(values, tuple(skipped))
@@ -127,9 +123,9 @@ def step(
     (1,)
     """
     likelihood = estimator.likelihood(state)
-    example = Example(np.asarray(x), np.asarray(y), np.asarray(0))
-    _check_shapes(example, estimator.model, likelihood)
-    (reason,) = _impossible(_stack([example]), estimator.model, likelihood)
+    example = Example(np.asarray(x), np.asarray(y), np.asarray(0), np.asarray(0))
+    check_shapes(example, estimator.model, likelihood)
+    (reason,) = impossible(stack([example]), estimator.model, likelihood)
     if reason:
         raise ValueError(reason)
     return _step(estimator, record, state, example, key)
@@ -146,6 +142,15 @@ def _one_step(
 _step = jax.jit(_one_step, static_argnums=(0, 1))
 
 
+def _learn(
+    estimator: Estimator, record: Record | None, state: State, block: Block, key: Key | None
+) -> tuple[State, Any]:
+    if block.new is None:
+        return _scan(estimator, record, state, block.asked, block.positions, key)
+    state, values = _scan_delayed(estimator, record, state, block._replace(bad=[]), key)
+    return state, jax.tree.map(lambda rows: rows[block.new], values)
+
+
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _scan(
     estimator: Estimator,
@@ -157,112 +162,25 @@ def _scan(
 ) -> tuple[State, Any]:
     def body(state: State, item: tuple[Example, Array]) -> tuple[State, Any]:
         example, position = item
-        step_key = None if key is None else jax.random.fold_in(key, position)
-        return _one_step(estimator, record, state, example, step_key)
+        return _one_step(estimator, record, state, example, _key_of(key, position))
 
     return jax.lax.scan(body, state, (examples, positions))
 
 
-class _Chunk(NamedTuple):
-    good: Example  # what can be learnt from, stacked
-    positions: np.ndarray  # where in the stream they were
-    bad: list[Skipped]
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _scan_delayed(
+    estimator: Estimator, record: Record | None, state: State, block: Block, key: Key | None
+) -> tuple[State, Any]:
+    """As `_scan`, but what is learnt is not what was asked, and time passes in new steps alone."""
+
+    def body(state: State, tick: Block) -> tuple[State, Any]:
+        asked, learnt, position, new, _ = tick
+        state = jax.lax.cond(new, estimator.predict, lambda state: state, state)
+        kept = None if record is None else record(estimator, state, asked)
+        return estimator.update(state, learnt.x, learnt.y, _key_of(key, position)), kept
+
+    return jax.lax.scan(body, state, block)
 
 
-def _chunks(
-    stream: Any, model: Model, likelihood: Likelihood
-) -> tuple[Iterator[_Chunk], int | None]:
-    """The stream in stacked, checked chunks, and its length where that is known."""
-    arrays = _as_arrays(stream)
-    if arrays is None:
-        return _chunks_of_items(iter(stream), model, likelihood), None
-    if len(arrays.x) != len(arrays.y):
-        raise ValueError(
-            f"x and y must be equally many, got {len(arrays.x)} of x and {len(arrays.y)} of y."
-        )
-    for example in islice(Stream(arrays), 1):  # all rows have one shape
-        _check_shapes(example, model, likelihood)
-    return _chunks_of_arrays(arrays, model, likelihood), len(arrays.x)
-
-
-def _as_arrays(stream: Any) -> Example | None:
-    if isinstance(stream, Stream):
-        return stream.examples
-    if isinstance(stream, tuple) and all(hasattr(field, "shape") for field in stream):
-        x, y, *rest = cast(tuple[Any, ...], stream)
-        return Example(x, y, rest[0] if rest else np.zeros(len(x), np.int32))
-    return None
-
-
-def _chunks_of_arrays(arrays: Example, model: Model, likelihood: Likelihood) -> Iterator[_Chunk]:
-    for start in range(0, len(arrays.x), _CHUNK):
-        chunk = Example(*(np.asarray(field[start : start + _CHUNK]) for field in arrays))
-        yield _sift(chunk, np.arange(start, start + len(chunk.x)), [], model, likelihood)
-
-
-def _chunks_of_items(
-    items: Iterator[Any], model: Model, likelihood: Likelihood
-) -> Iterator[_Chunk]:
-    numbered = enumerate(items)
-    while block := list(islice(numbered, _CHUNK)):
-        examples: list[Example] = []
-        positions: list[int] = []
-        bad: list[Skipped] = []
-        for position, item in block:
-            try:
-                example = Example(*map(np.asarray, Example(*item)))
-                _check_shapes(example, model, likelihood)
-            except (TypeError, ValueError) as error:
-                bad.append(Skipped(position, str(error)))
-            else:
-                examples.append(example)
-                positions.append(position)
-        stacked = _stack(examples) if examples else _nothing(model, likelihood)
-        yield _sift(stacked, np.asarray(positions, int), bad, model, likelihood)
-
-
-def _sift(
-    chunk: Example, positions: np.ndarray, bad: list[Skipped], model: Model, likelihood: Likelihood
-) -> _Chunk:
-    reasons = _impossible(chunk, model, likelihood)
-    bad = bad + [Skipped(int(p), why) for p, why in zip(positions, reasons, strict=True) if why]
-    keep = np.array([not why for why in reasons], bool)
-    return _Chunk(Example(*(field[keep] for field in chunk)), positions[keep], bad)
-
-
-def _stack(examples: list[Example]) -> Example:
-    return Example(*(np.stack(field) for field in zip(*examples, strict=True)))
-
-
-def _nothing(model: Model, likelihood: Likelihood) -> Example:
-    """No examples, in arrays of the right shapes."""
-    target = likelihood.target_shapes(model.outputs)[0]
-    return Example(np.zeros((0, *model.inputs)), np.zeros((0, *target)), np.zeros(0, int))
-
-
-def _check_shapes(example: Example, model: Model, likelihood: Likelihood) -> None:
-    check_array("x", example.x, [model.inputs])
-    check_array("y", example.y, likelihood.target_shapes(model.outputs))
-
-
-def _impossible(chunk: Example, model: Model, likelihood: Likelihood) -> list[str]:
-    """For each example, why its values cannot be, or an empty string."""
-    finite = np.isfinite(chunk.x).reshape(len(chunk.x), -1).all(axis=1)
-    labels = np.asarray(chunk.y, jnp.result_type(float))
-    known = np.asarray(_possible(likelihood.missing, likelihood.support, model.outputs, labels))
-    return [
-        "x must hold finite numbers, got NaN or infinity."
-        if not x_ok
-        else ("" if y_ok else f"y must be {likelihood.expects}, got {y}.")
-        for x_ok, y_ok, y in zip(finite, known, chunk.y, strict=True)
-    ]
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _possible(
-    missing: Callable[[Array], Array],
-    support: Callable[[Array, int], Array],
-    outputs: int,
-    labels: Array,
-) -> Array:
-    return jax.vmap(lambda y: missing(y) | support(y, outputs))(labels)
+def _key_of(key: Key | None, position: Array) -> Key | None:
+    return None if key is None else jax.random.fold_in(key, position)

@@ -104,18 +104,25 @@ class Example(NamedTuple):
     x: Any
     y: Any
     task: Any = 0  # which stretch between change points it comes from
+    delay: Any = 0  # how many steps after x its label arrives, and can be learnt
 
 
 @dataclass(frozen=True)
 class Stream:
     """A finite stream held in memory: iterate it, cut it, shuffle it, run it.
 
-    >>> stream = Stream(Example(x=np.arange(6.0).reshape(3, 2), y=np.arange(3.0), task=np.zeros(3)))
+    >>> stream = Stream(Example(x=np.arange(6.0).reshape(3, 2), y=np.arange(3.0)))
     >>> len(stream), len(stream.take(2)), float(stream.shuffle(0).examples.y.sum())
     (3, 2, 3.0)
     """
 
     examples: Example
+
+    def __post_init__(self) -> None:
+        x, y, *rest = self.examples
+        count = len(x)
+        rest = (np.full(count, field) if np.ndim(field) == 0 else field for field in rest)
+        object.__setattr__(self, "examples", Example(x, y, *rest))
 
     def __len__(self) -> int:
         return len(self.examples.x)

@@ -4,6 +4,7 @@ from bayestream.streams.datasets import Split, fashion_mnist, mnist, uci
 from bayestream.streams.drifts import (
     abrupt,
     covariate_noise,
+    delayed_labels,
     gradual,
     missing_labels,
     only_classes,
@@ -28,6 +29,7 @@ __all__ = [
     "Split",
     "abrupt",
     "covariate_noise",
+    "delayed_labels",
     "drifting_linear_regression",
     "fashion_mnist",
     "friedman_drift",

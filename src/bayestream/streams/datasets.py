@@ -189,4 +189,4 @@ def _statistics(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _stream(x: NDArray[Any], y: NDArray[Any]) -> Stream:
-    return Stream(Example(x, y, np.zeros(len(x), np.int64)))
+    return Stream(Example(x, y))

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 def repeat(stream: Stream, passes: int, *, seed: int) -> Stream:
     """The stream `passes` times over, in a new order each time.
 
-    >>> stream = Stream(Example(np.zeros((3, 1)), np.arange(3.0), np.zeros(3, int)))
+    >>> stream = Stream(Example(np.zeros((3, 1)), np.arange(3.0)))
     >>> sorted(repeat(stream, 2, seed=0).examples.y.tolist())
     [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
     """
@@ -34,7 +34,7 @@ def repeat(stream: Stream, passes: int, *, seed: int) -> Stream:
 def permuted(stream: Stream, *, tasks: int, length: int, seed: int) -> Stream:
     """`tasks` stretches of `length`, each with its own order of the pixels; the first as it was.
 
-    >>> stream = Stream(Example(np.tile(np.arange(4.0), (6, 1)), np.arange(6.0), np.zeros(6, int)))
+    >>> stream = Stream(Example(np.tile(np.arange(4.0), (6, 1)), np.arange(6.0)))
     >>> drifted = permuted(stream, tasks=2, length=3, seed=0)
     >>> np.asarray(drifted.examples.x)[0].tolist(), drifted.examples.task.tolist()
     ([0.0, 1.0, 2.0, 3.0], [0, 0, 0, 1, 1, 1])
@@ -81,7 +81,7 @@ def rotated(stream: Stream, angles: Any) -> Stream:
     Images are (height, width), (height, width, channels), or flat and square.
 
     >>> image = np.zeros((1, 3, 3)); image[0, 0, 1] = 1.0
-    >>> stream = Stream(Example(image, np.zeros(1), np.zeros(1, int)))
+    >>> stream = Stream(Example(image, np.zeros(1)))
     >>> np.round(np.asarray(rotated(stream, [90.0]).examples.x)[0]).astype(int).tolist()
     [[0, 0, 0], [1, 0, 0], [0, 0, 0]]
     """
@@ -100,7 +100,7 @@ def rotated(stream: Stream, angles: Any) -> Stream:
 def rotation_regression(stream: Stream, angles: Any) -> Stream:
     """As `rotated`, with the angle as the target.
 
-    >>> stream = Stream(Example(np.zeros((2, 4, 4)), np.array([7, 7]), np.zeros(2, int)))
+    >>> stream = Stream(Example(np.zeros((2, 4, 4)), np.array([7, 7])))
     >>> rotation_regression(stream, [10.0, 20.0]).examples.y.tolist()
     [[10.0], [20.0]]
     """
@@ -111,7 +111,7 @@ def rotation_regression(stream: Stream, angles: Any) -> Stream:
 def only_classes(stream: Stream, classes: Sequence[int]) -> Stream:
     """The examples of some classes, labels as they were.
 
-    >>> stream = Stream(Example(np.zeros((3, 1)), np.array([0, 2, 1]), np.zeros(3, int)))
+    >>> stream = Stream(Example(np.zeros((3, 1)), np.array([0, 2, 1])))
     >>> only_classes(stream, [0, 1]).examples.y.tolist()
     [0, 1]
     """
@@ -122,7 +122,7 @@ def split_classes(stream: Stream, groups: Sequence[Sequence[int]], *, length: in
     """One task a group of classes, `length` examples each; the label is the place in the group.
 
     >>> labels = np.array([0, 1, 2, 3, 0, 1, 2, 3])
-    >>> stream = Stream(Example(np.zeros((8, 1)), labels, np.zeros(8, int)))
+    >>> stream = Stream(Example(np.zeros((8, 1)), labels))
     >>> split = split_classes(stream, [(0, 1), (2, 3)], length=4)
     >>> split.examples.y.tolist(), split.examples.task.tolist()
     ([0, 1, 0, 1, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1, 1, 1])
@@ -142,7 +142,7 @@ def split_classes(stream: Stream, groups: Sequence[Sequence[int]], *, length: in
 def missing_labels(stream: Stream, fraction: float, *, seed: int) -> Stream:
     """Each label goes missing (NaN) with this probability.
 
-    >>> stream = Stream(Example(np.zeros((4, 1)), np.arange(4.0), np.zeros(4, int)))
+    >>> stream = Stream(Example(np.zeros((4, 1)), np.arange(4.0)))
     >>> bool(np.isnan(missing_labels(stream, 1.0, seed=0).examples.y).all())
     True
     """
@@ -152,10 +152,25 @@ def missing_labels(stream: Stream, fraction: float, *, seed: int) -> Stream:
     return Stream(stream.examples._replace(y=y))
 
 
+def delayed_labels(stream: Stream, steps: Any) -> Stream:
+    """Each label arrives, and is learnt, this many steps after its input was asked about.
+
+    `steps` is a whole number, or one for each example; drawn at random, say, from a Poisson.
+
+    >>> stream = Stream(Example(np.zeros((3, 1)), np.arange(3.0)))
+    >>> delayed_labels(stream, 5).examples.delay.tolist()
+    [5, 5, 5]
+    """
+    delay = np.array(np.broadcast_to(steps, len(stream)))
+    if not np.issubdtype(delay.dtype, np.integer) or np.any(delay < 0):
+        raise ValueError(f"steps must be whole numbers, 0 or above, got {steps!r}.")
+    return Stream(stream.examples._replace(delay=delay))
+
+
 def covariate_noise(stream: Stream, deviation: float, *, seed: int) -> Stream:
     """Noise N(0, deviation²) on every input, the same whenever an example is read.
 
-    >>> stream = Stream(Example(np.zeros((4, 2)), np.arange(4.0), np.zeros(4, int)))
+    >>> stream = Stream(Example(np.zeros((4, 2)), np.arange(4.0)))
     >>> noisy = covariate_noise(stream, 1.0, seed=0)
     >>> bool((np.asarray(noisy.examples.x[1:3]) == np.asarray(noisy.examples.x)[1:3]).all())
     True
@@ -173,7 +188,7 @@ def covariate_noise(stream: Stream, deviation: float, *, seed: int) -> Stream:
 def abrupt(before: Stream, after: Stream, *, at: int) -> Stream:
     """One stream up to a step, then the other; the second counts as another task.
 
-    >>> zeros, ones = (Stream(Example(np.full((4, 1), v), np.full(4, v), np.zeros(4, int)))
+    >>> zeros, ones = (Stream(Example(np.full((4, 1), v), np.full(4, v)))
     ...                for v in (0.0, 1.0))
     >>> abrupt(zeros, ones, at=1).examples.y.tolist()
     [0.0, 1.0, 1.0, 1.0]
@@ -185,7 +200,7 @@ def abrupt(before: Stream, after: Stream, *, at: int) -> Stream:
 def gradual(before: Stream, after: Stream, *, around: int, width: float, seed: int) -> Stream:
     """Each example from the second stream with probability 1/(1 + e^{−4 (t − around)/width}).
 
-    >>> zeros, ones = (Stream(Example(np.full((99, 1), v), np.full(99, v), np.zeros(99, int)))
+    >>> zeros, ones = (Stream(Example(np.full((99, 1), v), np.full(99, v)))
     ...                for v in (0.0, 1.0))
     >>> mixed = gradual(zeros, ones, around=50, width=20, seed=0).examples.y
     >>> float(mixed[:10].sum()), float(mixed[-10:].sum())
@@ -206,9 +221,10 @@ def _either(before: Stream, after: Stream, later: NDArray[np.bool_]) -> Stream:
     y = np.where(
         later.reshape(-1, *[1] * (np.ndim(one.y) - 1)), np.asarray(other.y), np.asarray(one.y)
     )
+    delay = np.where(later, np.asarray(other.delay), np.asarray(one.delay))
     tasks = 1 + int(np.max(np.asarray(one.task), initial=0))
     task = np.where(later, np.asarray(other.task) + tasks, np.asarray(one.task))
-    return Stream(Example(mapped(one.x, choose), y, task))
+    return Stream(Example(mapped(one.x, choose), y, task, delay))
 
 
 @partial(jax.jit)

@@ -61,7 +61,7 @@ def drifting_linear_regression(
     weights = np.cumsum(steps_of_w, axis=0)
     x = rng.standard_normal((steps, inputs))
     y = np.sum(weights * x, axis=1) + np.sqrt(noise) * rng.standard_normal(steps)
-    return Stream(Example(x, y[:, None], np.zeros(steps, np.int64)))
+    return Stream(Example(x, y[:, None]))
 
 
 def moving_moons(
@@ -84,7 +84,7 @@ def moving_moons(
         [c * points[:, 0] - s * points[:, 1], s * points[:, 0] + c * points[:, 1]], axis=1
     )
     turned += np.sqrt(noise) * rng.standard_normal(turned.shape)
-    return Stream(Example(turned, label, np.zeros(steps, np.int64)))
+    return Stream(Example(turned, label))
 
 
 def friedman_drift(

@@ -1,0 +1,134 @@
+"""A stream, of whatever it is made, in stacked chunks of examples that can be learnt from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayestream.checks import check_array
+from bayestream.types import Array, Example, Likelihood, Model, Stream
+
+_CHUNK = 500
+
+
+class Skipped(NamedTuple):
+    """An example that was left out, and why."""
+
+    position: int
+    reason: str
+
+
+class Chunk(NamedTuple):
+    """Examples that have been looked at."""
+
+    good: Example  # what can be learnt from, stacked
+    positions: np.ndarray  # where in the stream they were
+    bad: list[Skipped]
+
+
+def chunked(
+    stream: Any, model: Model, likelihood: Likelihood
+) -> tuple[Iterator[Chunk], int | None]:
+    """The stream in stacked, checked chunks, and its length where that is known."""
+    arrays = _as_arrays(stream)
+    if arrays is None:
+        return _chunks_of_items(iter(stream), model, likelihood), None
+    if len(arrays.x) != len(arrays.y):
+        raise ValueError(
+            f"x and y must be equally many, got {len(arrays.x)} of x and {len(arrays.y)} of y."
+        )
+    for example in islice(Stream(arrays), 1):  # all rows have one shape
+        check_shapes(example, model, likelihood)
+    return _chunks_of_arrays(arrays, model, likelihood), len(arrays.x)
+
+
+def _as_arrays(stream: Any) -> Example | None:
+    if isinstance(stream, Stream):
+        return stream.examples
+    # A pair of arrays, or an example that holds many.
+    if isinstance(stream, tuple) and all(hasattr(field, "shape") for field in stream[:2]):
+        return Stream(Example(*cast(tuple[Any, ...], stream))).examples
+    return None
+
+
+def _chunks_of_arrays(arrays: Example, model: Model, likelihood: Likelihood) -> Iterator[Chunk]:
+    for start in range(0, len(arrays.x), _CHUNK):
+        chunk = Example(*(np.asarray(field[start : start + _CHUNK]) for field in arrays))
+        yield _sift(chunk, np.arange(start, start + len(chunk.x)), [], model, likelihood)
+
+
+def _chunks_of_items(items: Iterator[Any], model: Model, likelihood: Likelihood) -> Iterator[Chunk]:
+    numbered = enumerate(items)
+    while block := list(islice(numbered, _CHUNK)):
+        examples: list[Example] = []
+        positions: list[int] = []
+        bad: list[Skipped] = []
+        for position, item in block:
+            try:
+                example = Example(*map(np.asarray, Example(*item)))
+                check_shapes(example, model, likelihood)
+            except (TypeError, ValueError) as error:
+                bad.append(Skipped(position, str(error)))
+            else:
+                examples.append(example)
+                positions.append(position)
+        stacked = stack(examples) if examples else nothing(model, likelihood)
+        yield _sift(stacked, np.asarray(positions, int), bad, model, likelihood)
+
+
+def _sift(
+    chunk: Example, positions: np.ndarray, bad: list[Skipped], model: Model, likelihood: Likelihood
+) -> Chunk:
+    reasons = impossible(chunk, model, likelihood)
+    bad = bad + [Skipped(int(p), why) for p, why in zip(positions, reasons, strict=True) if why]
+    keep = np.array([not why for why in reasons], bool)
+    return Chunk(Example(*(field[keep] for field in chunk)), positions[keep], bad)
+
+
+def stack(examples: Iterable[Example]) -> Example:
+    """One example that holds many."""
+    return Example(*(np.stack(field) for field in zip(*examples, strict=True)))
+
+
+def nothing(model: Model, likelihood: Likelihood) -> Example:
+    """No examples, in arrays of the right shapes."""
+    target = likelihood.target_shapes(model.outputs)[0]
+    return Stream(Example(np.zeros((0, *model.inputs)), np.zeros((0, *target)))).examples
+
+
+def check_shapes(example: Example, model: Model, likelihood: Likelihood) -> None:
+    """Refuse one example whose x or y has another shape than the network's."""
+    check_array("x", example.x, [model.inputs])
+    check_array("y", example.y, likelihood.target_shapes(model.outputs))
+
+
+def impossible(chunk: Example, model: Model, likelihood: Likelihood) -> list[str]:
+    """For each example, why its values cannot be, or an empty string."""
+    finite = np.isfinite(chunk.x).reshape(len(chunk.x), -1).all(axis=1)
+    delays = np.asarray(chunk.delay, float)
+    whole = (delays >= 0) & (delays == np.floor(delays))
+    labels = np.asarray(chunk.y, jnp.result_type(float))
+    known = np.asarray(_possible(likelihood.missing, likelihood.support, model.outputs, labels))
+    reasons = np.full(len(chunk.x), "", object)
+    for row in np.flatnonzero(~whole):
+        reasons[row] = f"delay must be a whole number, 0 or above, got {chunk.delay[row]}."
+    for row in np.flatnonzero(~known):
+        reasons[row] = f"y must be {likelihood.expects}, got {chunk.y[row]}."
+    reasons[~finite] = "x must hold finite numbers, got NaN or infinity."
+    return reasons.tolist()
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _possible(
+    missing: Callable[[Array], Array],
+    support: Callable[[Array, int], Array],
+    outputs: int,
+    labels: Array,
+) -> Array:
+    return jax.vmap(lambda y: missing(y) | support(y, outputs))(labels)
