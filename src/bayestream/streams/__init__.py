@@ -15,7 +15,9 @@ from bayestream.streams.drifts import (
     rotation_regression,
     split_classes,
 )
+from bayestream.streams.encoder import Columns, Encoded, Encoder
 from bayestream.streams.lazy import Lazy
+from bayestream.streams.river_sets import river
 from bayestream.streams.synthetic import (
     drifting_linear_regression,
     friedman_drift,
@@ -23,14 +25,21 @@ from bayestream.streams.synthetic import (
     piecewise_regression,
     waves,
 )
+from bayestream.streams.tables import Table, Unreadable, encoded, table
 
 __all__ = [
+    "Columns",
+    "Encoded",
+    "Encoder",
     "Lazy",
     "Split",
+    "Table",
+    "Unreadable",
     "abrupt",
     "covariate_noise",
     "delayed_labels",
     "drifting_linear_regression",
+    "encoded",
     "fashion_mnist",
     "friedman_drift",
     "gradual",
@@ -42,9 +51,11 @@ __all__ = [
     "permuted",
     "piecewise_regression",
     "repeat",
+    "river",
     "rotated",
     "rotation_regression",
     "split_classes",
+    "table",
     "uci",
     "waves",
 ]

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayestream.streams import river_sets
 from bayestream.types import Example, Stream
 
 _IMAGES = {
@@ -33,7 +34,12 @@ _CHECKSUMS = {
 }
 _PACKAGED = Path("/usr/share/datasets")
 UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
-NAMES = ("mnist", "fashion_mnist", *(f"uci/{name}" for name in UCI))
+NAMES = (
+    "mnist",
+    "fashion_mnist",
+    *(f"uci/{name}" for name in UCI),
+    *(f"river/{name}" for name in river_sets.NAMES),
+)
 
 Part = Literal["train", "test"]
 
@@ -106,6 +112,8 @@ def where(name: str) -> Path | None:
     >>> where("no such data set") is None
     True
     """
+    if name.startswith("river/"):
+        return river_sets.where() if name in NAMES else None
     folder = name.replace("_", "-")
     chosen = os.environ.get("BAYESTREAM_DATA")
     places = [Path(chosen)] if chosen else []
@@ -123,6 +131,8 @@ def get(name: str, *, progress: bool = True) -> Path:
     folder = where(name)
     if name.startswith("uci/"):
         uci(name.removeprefix("uci/"))  # says what to do if it is not there
+    if name.startswith("river/"):
+        river_sets.rows(name.removeprefix("river/"))
     if folder is not None:
         return folder
     files = [file for file in _CHECKSUMS if file.startswith(name.replace("_", "-") + "/")]

@@ -1,0 +1,193 @@
+"""One row of named columns as numbers, encoded with nothing but the rows so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Task = Literal["regression", "classification"]
+# Labels before forecasts are scored: the units of the target are not known sooner.
+WARM_UP = 10
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+
+
+class Encoded(NamedTuple):
+    """A row in numbers; forecasts of y are turned into units by centre + scale · y."""
+
+    place: str
+    x: NDArray[np.float64]
+    y: float  # standardised with the labels up to and with this one, or the class; NaN if missing
+    target: Any  # as it was written, None if missing
+    centre: float  # of the labels before this one
+    scale: float  # their standard deviation; NaN while there are fewer than WARM_UP
+
+
+class Columns(NamedTuple):
+    """What each input column holds."""
+
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+
+
+class Statistics:
+    """Running mean and deviation of a column (Welford's recursion)."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self._squares = 0, 0.0, 0.0
+
+    def add(self, value: float) -> None:
+        """One more value."""
+        self.count += 1
+        before = value - self.mean
+        self.mean += before / self.count
+        self._squares += before * (value - self.mean)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation so far; 1 where nothing varies."""
+        return math.sqrt(self._squares / self.count) if self._squares > 0 else 1.0
+
+
+class Slots:
+    """A number for each category in the order they appear; the last for all that come too late."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.names: dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        """The category's own number, or the last."""
+        if name not in self.names and len(self.names) < self.size - 1:
+            self.names[name] = len(self.names)
+        return self.names.get(name, self.size - 1)
+
+
+class Encoder:
+    """Turns rows into numbers, one at a time, knowing only the rows before.
+
+    Numbers, and dates in seconds, are standardised with the mean and deviation of their column up
+    to and with this row; a missing one becomes the mean. A category takes the first free of `slots`
+    inputs, and the last input stands for all that find none; a missing one is a category like any
+    other.
+
+    >>> encoder = Encoder(Columns(("a",), ("b",)), target="y", task="regression", slots=3)
+    >>> [encoder.encode({"a": a, "b": b, "y": 1}).x.tolist() for a, b in ((1, "u"), (3, "v"))]
+    [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        target: str,
+        task: Task,
+        ignore: Sequence[str] = (),
+        slots: int = 10,
+        classes: int = 10,
+    ) -> None:
+        self.columns, self.target, self.task = columns, target, task
+        self.outputs = classes if task == "classification" else 1
+        self.classes: dict[str, int] = {}
+        self._numbers = {name: Statistics() for name in columns.numeric}
+        self._categories = {name: Slots(slots) for name in columns.categorical}
+        self._labels = Statistics()
+        self._known = {*columns.numeric, *columns.categorical, target, *ignore}
+
+    @property
+    def inputs(self) -> int:
+        """The length of x."""
+        return len(self._numbers) + sum(slots.size for slots in self._categories.values())
+
+    def encode(self, row: Mapping[str, Any], place: str = "") -> Encoded:
+        """The row in numbers; a value that cannot be is a ValueError, and nothing is learnt."""
+        for name in row:
+            if name not in self._known:
+                raise ValueError(f"column {name}: was not there in the first rows; ignore it?")
+        numbers = {name: _number(name, row.get(name)) for name in self._numbers}
+        label = self._label(row.get(self.target))
+        x = np.zeros(self.inputs)
+        for index, (name, statistics) in enumerate(self._numbers.items()):
+            value = numbers[name]
+            if value is not None:
+                statistics.add(value)
+                x[index] = (value - statistics.mean) / statistics.deviation
+        first = len(numbers)
+        for name, slots in self._categories.items():
+            x[first + slots.of(_name(row.get(name)))] = 1.0
+            first += slots.size
+        if self.task == "classification":
+            return Encoded(place, x, label, written(row.get(self.target)), 0.0, 1.0)
+        labels = self._labels
+        centre = labels.mean
+        scale = labels.deviation if labels.count >= WARM_UP else math.nan
+        if not math.isnan(label):
+            labels.add(label)
+        y = (label - labels.mean) / labels.deviation
+        return Encoded(place, x, y, None if math.isnan(label) else label, centre, scale)
+
+    def _label(self, value: Any) -> float:
+        if self.task == "regression":
+            number = _number(self.target, value)
+            return math.nan if number is None else number
+        name = written(value)
+        if name is None:
+            return math.nan
+        if name not in self.classes:
+            if len(self.classes) == self.outputs:
+                raise ValueError(
+                    f"column {self.target}: {name!r} is one more class than {self.outputs}"
+                )
+            self.classes[name] = len(self.classes)
+        return float(self.classes[name])
+
+
+def written(value: Any) -> str | None:
+    """The value as text, or None if it is missing.
+
+    >>> written(" 3 "), written("n/a"), written(float("nan"))
+    ('3', None, None)
+    """
+    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
+        return None
+    text = str(value).strip()
+    return None if text.lower() in _MISSING else text
+
+
+def _name(value: Any) -> str:
+    return written(value) or ""
+
+
+def is_number(value: Any) -> bool:
+    """Whether it can be read as one."""
+    try:
+        _as_number(value)
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _number(column: str, value: Any) -> float | None:
+    text = written(value)
+    if text is None:
+        return None
+    try:
+        number = _as_number(value)
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(f"column {column}: {text!r} is not a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"column {column}: {text!r} is not finite")
+    return number
+
+
+def _as_number(value: Any) -> float:
+    """A number as it is; a date, or text that is one, in seconds."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        date = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

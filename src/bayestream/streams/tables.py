@@ -1,0 +1,146 @@
+"""A file or any other source of rows, encoded row by row, or whole as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+
+from bayestream.streams.encoder import Columns, Encoded, Encoder, Task, is_number, written
+from bayestream.streams.files import Row, Values, read
+from bayestream.types import Example, Stream
+
+Source = str | Path | Iterable[Any]
+_PATIENCE = 100  # rows read ahead, at most, to see one value of every column
+
+
+class Unreadable(NamedTuple):
+    """A row that was left out, and why."""
+
+    place: str
+    reason: str
+
+
+def encoded(
+    source: Source,
+    *,
+    target: str | int,
+    task: Task,
+    categorical: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    slots: int = 10,
+    classes: int = 10,
+) -> tuple[Encoder, Iterator[Encoded | Unreadable]]:
+    """An encoder for the source's columns, and its rows through it, as they are asked for.
+
+    The source is a file, a folder, "-" or any iterable of rows: dicts, arrays, or pairs of a dict
+    and a target. A column is numeric if the first value in it is a number, unless it is named in
+    `categorical`; of arrays, columns are named "0", "1", … and `target` may count from the end.
+    """
+    if task not in ("regression", "classification"):
+        raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
+    rows = read(source) if isinstance(source, str | Path) else _from_items(source, target)
+    head, first = _read_ahead(rows)
+    name = _named(first, target, categorical)
+    inputs = [column for column in first if column not in (name, *ignore)]
+    kinds = {c: c not in categorical and is_number(first[c]) for c in inputs}
+    columns = Columns(
+        tuple(c for c in inputs if kinds[c]), tuple(c for c in inputs if not kinds[c])
+    )
+    encoder = Encoder(columns, target=name, task=task, ignore=ignore, slots=slots, classes=classes)
+    return encoder, _encode_all(encoder, chain(head, rows))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A whole source, encoded."""
+
+    stream: Stream
+    rows: tuple[Encoded, ...]  # one an example of the stream
+    skipped: tuple[Unreadable, ...]
+    columns: Columns
+    classes: tuple[str, ...]  # in the order of their numbers
+
+
+def table(source: Source, *, on_bad: Literal["raise", "skip"] = "raise", **options: Any) -> Table:
+    """A source of rows as a stream in memory; the options are those of `encoded`.
+
+    `on_bad` is "raise" to refuse a row that cannot be read, or "skip" to leave it out and report
+    it in `skipped`.
+
+    >>> rows = [{"size": 1.0, "colour": "red", "y": 2.0}, {"size": 2.0, "colour": "blue", "y": 4.0}]
+    >>> found = table(rows, target="y", task="regression", slots=3)
+    >>> found.columns, found.stream.examples.x.shape
+    (Columns(numeric=('size',), categorical=('colour',)), (2, 4))
+    """
+    if on_bad not in ("raise", "skip"):
+        raise ValueError(f"on_bad must be 'raise' or 'skip', got {on_bad!r}.")
+    encoder, items = encoded(source, **options)
+    rows: list[Encoded] = []
+    skipped: list[Unreadable] = []
+    for item in items:
+        if isinstance(item, Encoded):
+            rows.append(item)
+        elif on_bad == "raise":
+            raise ValueError(f"{item.place}: {item.reason}.")
+        else:
+            skipped.append(item)
+    x = np.array([row.x for row in rows]).reshape(len(rows), encoder.inputs)
+    y = np.array([row.y for row in rows], np.float64)
+    y = y if encoder.task == "classification" else y[:, None]
+    classes = tuple(encoder.classes)
+    return Table(Stream(Example(x, y)), tuple(rows), tuple(skipped), encoder.columns, classes)
+
+
+def _encode_all(encoder: Encoder, rows: Iterable[Row]) -> Iterator[Encoded | Unreadable]:
+    for place, values, problem in rows:
+        if values is None:
+            yield Unreadable(place, problem)
+            continue
+        try:
+            yield encoder.encode(values, place)
+        except ValueError as error:
+            yield Unreadable(place, str(error))
+
+
+def _read_ahead(rows: Iterator[Row]) -> tuple[list[Row], dict[str, Any]]:
+    """As few rows as show a value of every column, and the first value of each."""
+    head: list[Row] = []
+    first: dict[str, Any] = {}
+    for row in rows:
+        head.append(row)
+        for name, value in (row.values or {}).items():
+            if written(first.get(name)) is None:
+                first[name] = value
+        complete = first and all(written(value) is not None for value in first.values())
+        if complete or len(head) == _PATIENCE:
+            break
+    if not first:
+        raise ValueError("the source must have at least one row that can be read, and has none.")
+    return head, first
+
+
+def _named(first: dict[str, Any], target: str | int, categorical: Sequence[str]) -> str:
+    name = str(target % len(first)) if isinstance(target, int) else target
+    for role, column in (("target", name), *(("categorical", c) for c in categorical)):
+        if column not in first:
+            raise ValueError(f"{role} must be one of {', '.join(first)}, got {column!r}.")
+    return name
+
+
+def _from_items(items: Iterable[Any], target: str | int) -> Iterator[Row]:
+    for number, item in enumerate(items, start=1):
+        place = f"row {number}"
+        if isinstance(item, Mapping):
+            yield Row(place, cast(Values, item))
+        elif isinstance(item, tuple) and isinstance(item[0], Mapping):
+            x, y = cast(tuple[Values, Any], item)
+            yield Row(place, {**x, str(target): y})
+        elif np.ndim(item) == 1:
+            yield Row(place, {str(index): value for index, value in enumerate(item)})
+        else:
+            yield Row(place, None, f"must be a dict or a flat array, got {type(item).__name__}")

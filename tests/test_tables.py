@@ -1,0 +1,202 @@
+"""The user's own rows: read, encoded without peeking, refused with a place and a reason."""
+
+import gzip
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bayestream as bs
+from bayestream.streams import datasets
+from bayestream.streams.files import read
+
+CSV = """size,colour,when,y
+1.5,red,2024-01-01,10
+2.5,blue,2024-01-02,12
+,red,2024-01-03,11
+4.5,green
+oops,red,2024-01-05,14
+5.5,,2024-01-06,
+"""
+OPTIONS = {"target": "y", "task": "regression", "slots": 4}
+
+
+@pytest.fixture
+def csv_file(tmp_path):
+    path = tmp_path / "my.csv"
+    path.write_text(CSV)
+    return path
+
+
+def test_broken_rows_are_reported_with_their_line_and_reason(csv_file):
+    table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
+    assert [(s.place, s.reason) for s in table.skipped] == [
+        ("my.csv line 5", "has 2 fields where the header has 4"),
+        ("my.csv line 6", "column size: 'oops' is not a number"),
+    ]
+    with pytest.raises(ValueError, match=r"my\.csv line 5: has 2 fields where the header has 4\."):
+        bs.streams.table(csv_file, **OPTIONS)
+
+
+def test_columns_are_told_apart_by_their_first_value(csv_file):
+    table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
+    assert table.columns == bs.streams.Columns(("size", "when"), ("colour",))
+    forced = bs.streams.table(csv_file, on_bad="skip", categorical=["when"], **OPTIONS)
+    assert forced.columns == bs.streams.Columns(("size",), ("colour", "when"))
+    fewer = bs.streams.table(csv_file, on_bad="skip", ignore=["when", "colour"], **OPTIONS)
+    assert fewer.columns == bs.streams.Columns(("size",), ())
+
+
+def test_a_missing_input_is_the_mean_and_a_missing_label_is_nan(csv_file):
+    table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
+    x, y = table.stream.examples.x, table.stream.examples.y
+    assert x[2, 0] == 0
+    assert np.isnan(y[:, 0]).tolist() == [False, False, False, True]
+    assert table.rows[3].target is None
+    # red, blue and "missing" have inputs of their own.
+    assert x[:, 2:].argmax(axis=1).tolist() == [0, 1, 0, 2]
+
+
+def test_categories_without_a_free_slot_share_the_last():
+    rows = [{"c": name, "y": 0.0} for name in "abcda"]
+    x = bs.streams.table(rows, target="y", task="regression", slots=3).stream.examples.x
+    assert x.argmax(axis=1).tolist() == [0, 1, 2, 2, 0]
+
+
+def test_numbers_are_standardised_with_the_rows_so_far():
+    rng = np.random.default_rng(0)
+    values = 1e6 + 10 * rng.standard_normal((50, 3))
+    table = bs.streams.table(values, target=-1, task="regression")
+    for row in range(1, 50):
+        seen = values[: row + 1]
+        expected = (seen[-1] - seen.mean(axis=0)) / seen.std(axis=0)
+        found = [*table.stream.examples.x[row], *table.stream.examples.y[row]]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        if row >= 10:
+            before = values[:row, 2]
+            given_back = (table.rows[row].centre, table.rows[row].scale)
+            np.testing.assert_allclose(given_back, (before.mean(), before.std()), rtol=1e-9)
+
+
+ROWS = st.lists(
+    st.tuples(st.floats(-1e3, 1e3), st.sampled_from("abc"), st.floats(-1e3, 1e3)),
+    min_size=2,
+    max_size=20,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(ROWS, st.data())
+def test_what_comes_later_changes_nothing_before(rows, data):
+    cut = data.draw(st.integers(1, len(rows) - 1))
+    later = data.draw(st.permutations([y for *_, y in rows[cut:]]))
+    changed = rows[:cut] + [(x, c, y) for (x, c, _), y in zip(rows[cut:], later, strict=True)]
+    one, other = (
+        bs.streams.table(
+            [{"x": x, "c": c, "y": y} for x, c, y in some], target="y", task="regression"
+        )
+        for some in (rows, changed)
+    )
+    # Inputs never depend on labels; what is known when row `cut` is forecast, not on later ones.
+    np.testing.assert_array_equal(one.stream.examples.x, other.stream.examples.x)
+    np.testing.assert_array_equal(one.stream.examples.y[:cut], other.stream.examples.y[:cut])
+    for a, b in zip(one.rows[: cut + 1], other.rows[: cut + 1], strict=True):
+        np.testing.assert_array_equal((a.centre, a.scale), (b.centre, b.scale))
+
+
+def test_classes_are_numbered_as_they_appear_and_too_many_are_refused():
+    rows = [({"x": 1.0}, label) for label in ("no", "yes", None, "maybe", "no")]
+    table = bs.streams.table(rows, target="label", task="classification", classes=2, on_bad="skip")
+    assert table.classes == ("no", "yes")
+    np.testing.assert_array_equal(table.stream.examples.y, [0, 1, np.nan, 0])
+    assert table.skipped[0] == ("row 4", "column label: 'maybe' is one more class than 2")
+
+
+def same_rows(source):
+    found = bs.streams.table(source, target="b", task="regression").stream.examples
+    np.testing.assert_array_equal(found.x[:, 0], [0, 1, np.sqrt(1.5)])
+
+
+def test_every_kind_of_source_gives_the_same_rows(tmp_path, monkeypatch):
+    rows = [{"a": a, "b": 2.0 * a} for a in (1.0, 2.0, 3.0)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    text = "a,b\n" + "".join(f"{row['a']},{row['b']}\n" for row in rows)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "t.parquet")
+    (tmp_path / "t.jsonl").write_text(lines)
+    (tmp_path / "t.csv").write_text("﻿" + text)  # as spreadsheets write it
+    (tmp_path / "t.tsv").write_text(text.replace(",", "\t"))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for name in ("t.parquet", "t.jsonl", "t.csv", "t.tsv", "t.csv.gz"):
+        same_rows(tmp_path / name)
+    same_rows(rows)
+    same_rows(iter(rows))
+    same_rows([({"a": row["a"]}, row["b"]) for row in rows])
+    for written in (lines, text):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(written))
+        same_rows("-")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "1.csv").write_text("a,b\n1,2\n2,4\n")
+    (folder / "2.jsonl").write_text('{"a": 3, "b": 6}\n')
+    (folder / "notes.txt").write_text("not data")
+    same_rows(folder)
+
+
+def test_json_lines_that_are_not_objects_are_reported(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1}\n{"a": \n[1]\n')
+    problems = [row.problem for row in read(path)]
+    assert problems[0] == ""
+    assert problems[1].startswith("is not JSON: ")
+    assert problems[2] == "is not a JSON object"
+
+
+def test_a_column_that_appears_late_is_not_dropped_in_silence():
+    rows = [{"a": 1, "y": 1}, {"a": 2, "b": 5, "y": 2}]
+    found = bs.streams.table(rows, target="y", task="regression", on_bad="skip")
+    assert found.skipped[0].reason == "column b: was not there in the first rows; ignore it?"
+    kept = bs.streams.table(rows, target="y", task="regression", ignore=["b"])
+    assert len(kept.stream) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "z"}, "target must be one of size, colour, when, y, got 'z'"),
+        ({"task": "ranking"}, "task must be 'regression' or 'classification', got 'ranking'"),
+        ({"on_bad": "ignore"}, "on_bad must be 'raise' or 'skip', got 'ignore'"),
+        ({"categorical": ["z"]}, "categorical must be one of size, colour, when, y, got 'z'"),
+    ],
+)
+def test_what_does_not_fit_the_table_is_refused(csv_file, options, message):
+    with pytest.raises(ValueError, match=message):
+        bs.streams.table(csv_file, **{**OPTIONS, **options})
+
+
+def test_sources_that_hold_nothing_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        bs.streams.table(tmp_path / "no.csv", **OPTIONS)
+    with pytest.raises(FileNotFoundError, match="must hold files of one of"):
+        bs.streams.table(tmp_path, **OPTIONS)
+    (tmp_path / "notes.txt").write_text("words")
+    with pytest.raises(ValueError, match="must end in one of"):
+        bs.streams.table(tmp_path / "notes.txt", **OPTIONS)
+    (tmp_path / "t.csv").write_text("a,y\n")
+    with pytest.raises(ValueError, match="at least one row that can be read"):
+        bs.streams.table(tmp_path / "t.csv", **OPTIONS)
+
+
+def test_rivers_own_data_sets_are_streams():
+    pytest.importorskip("river")
+    table = bs.streams.river("ImageSegments")
+    assert table.stream.examples.x.shape == (2310, 18)
+    assert len(table.classes) == 7
+    with pytest.raises(ValueError, match="name must be one of AirlinePassengers"):
+        bs.streams.river("Elec2")
+    assert "river/Phishing" in datasets.NAMES
