@@ -2,6 +2,7 @@
 
 from bayestream import (
     estimators,
+    evaluate,
     expectations,
     gaussians,
     inflation,
@@ -11,6 +12,8 @@ from bayestream import (
     predictive,
     scores,
     streams,
+    summaries,
+    tune,
 )
 from bayestream.estimators import (
     bong,
@@ -29,7 +32,8 @@ from bayestream.estimators import (
     steady_state,
     vdekf,
 )
-from bayestream.run import Records, run, step
+from bayestream.results import Results
+from bayestream.run import Records, run, run_together, step
 from bayestream.types import Estimator, Example, Likelihood, Model, Stream
 
 __version__ = "0.1.0"
@@ -40,9 +44,11 @@ __all__ = [
     "Likelihood",
     "Model",
     "Records",
+    "Results",
     "Stream",
     "bong",
     "estimators",
+    "evaluate",
     "expectations",
     "fcekf",
     "fdekf",
@@ -62,10 +68,13 @@ __all__ = [
     "predictive",
     "replay_sgd",
     "run",
+    "run_together",
     "scores",
     "slang",
     "steady_state",
     "step",
     "streams",
+    "summaries",
+    "tune",
     "vdekf",
 ]

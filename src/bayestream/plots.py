@@ -1,4 +1,4 @@
-"""Pictures of forecasts; needs the `plot` extra."""
+"""Pictures of forecasts and of results; needs the `plot` extra."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayestream.forecasts import Forecast
+from bayestream.results import Results
 from bayestream.scores import expected_calibration_error, reliability
 
 if TYPE_CHECKING:
@@ -43,6 +44,73 @@ def reliability_diagram(forecast: Forecast, y: Any, *, bins: int = 15) -> Figure
     below.bar(centres, share, width=0.9 / bins, color="0.7", edgecolor="0.2", lw=0.5)
     below.set(xlabel="confidence", ylabel="share")
     return figure
+
+
+# Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
+_COLOURS = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
+_FEW = 30  # points that are marked one by one
+
+
+def curves(results: Results, *, summary: str | None = None) -> Figure:
+    """Each metric against the step: mean over trials, a standard error about it, change points.
+
+    `summary` chooses among several in the table; by default, the last.
+
+    >>> from bayestream.results import Results
+    >>> results = Results.of(method="lofi", metric="rmse", summary="each", trial=0, step=[1, 2],
+    ...                      task=[0, 1], value=[2.0, 1.0])
+    >>> len(curves(results).axes)
+    1
+    """
+    chosen = results.unique("summary")[-1] if summary is None else summary
+    shown = results.where(summary=chosen)
+    if not len(shown):
+        known = ", ".join(results.unique("summary"))
+        raise ValueError(f"summary must be one of {known}, got {chosen!r}.")
+    averaged = shown.averaged()
+    metrics, methods = shown.unique("metric"), shown.unique("method")
+    figure = _figure(figsize=(8, 2.6 * len(metrics)))
+    axes = figure.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
+    for ax, metric in zip(axes, metrics, strict=True):
+        for change in _changes(averaged):
+            ax.axvline(change, color="0.8", lw=0.8, zorder=0)
+        lines: list[Any] = []
+        for number, method in enumerate(methods):
+            line = averaged.where(metric=metric, method=method)
+            order = np.argsort(line["step"], kind="stable")
+            step, mean, error = (line[name][order] for name in ("step", "mean", "error"))
+            colour = _COLOURS[number % len(_COLOURS)]
+            dashes = _DASHES[number % len(_DASHES)]
+            marker = "o" if len(step) < _FEW else None
+            ax.plot(step, mean, ls=dashes, color=colour, lw=1.4, marker=marker, ms=3, label=method)
+            ax.fill_between(step, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+            lines.append(mean)
+        ax.set(ylabel=metric, ylim=_limits(np.concatenate(lines)))
+        ax.margins(x=0)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_title(chosen, fontsize=9, loc="left")
+    axes[0].legend(frameon=False, ncols=min(4, len(methods)), fontsize=8)
+    axes[-1].set(xlabel="examples seen")
+    return figure
+
+
+def _changes(averaged: Results) -> list[Any]:
+    """The steps at which a task begins, but the first."""
+    step, first = np.unique(averaged["step"], return_index=True)
+    task = averaged["task"][first]
+    return step[1:][task[1:] != task[:-1]].tolist()
+
+
+def _limits(values: Any) -> tuple[float, float] | None:
+    """The range of what is drawn, but for the few per cent that would flatten all the rest."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return None
+    low, typical, high = np.percentile(finite, [0, 95, 100])
+    top = high if high - low < 4 * (typical - low) else low + 1.5 * (typical - low)
+    margin = 0.05 * (top - low) or 1.0
+    return low - margin, top + margin
 
 
 def _figure(**options: Any) -> Figure:

@@ -12,13 +12,31 @@ import numpy as np
 from jax.core import Tracer
 
 from bayestream.checks import check_array, check_non_negative, check_whole
-from bayestream.forecasts import CategoricalForecast, GaussianForecast, MixtureForecast
+from bayestream.forecasts import (
+    CategoricalForecast,
+    Forecast,
+    GaussianForecast,
+    MixtureForecast,
+)
 from bayestream.linearize import output_rows
 from bayestream.types import Array, Estimator, Key, Likelihood, State
 
 # Inputs looked at together: enough to keep the machine busy, few enough to fit beside the belief.
 _TOGETHER = 256
 _NUMBERS = 2**26  # in the rows of a network without dense layers
+
+
+def default(estimator: Estimator, state: State, x: Any) -> Forecast:
+    """`linearized` for numbers and `probit` for classes where there is a posterior, else `plugin`.
+
+    >>> import bayestream as bs
+    >>> learner = bs.ogd(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1))
+    >>> type(bs.predictive.default(learner, learner.init(jax.random.key(0)), jnp.ones(2))).__name__
+    'MixtureForecast'
+    """
+    kind = estimator.likelihood(state).name if estimator.covariance_of else "point"
+    chosen = {"gaussian": linearized, "categorical": probit}.get(kind, plugin)
+    return chosen(estimator, state, x)
 
 
 def plugin(estimator: Estimator, state: State, x: Any) -> MixtureForecast:

@@ -53,12 +53,13 @@ class Progress:
     def _draw(self, elapsed: float) -> None:
         self._drawn = True
         speed = self.done / elapsed
+        pace = f"{speed:,.0f}/s" if speed > 1 or not speed else f"{1 / speed:.1f} s each"
         if self.total:
             full = round(_WIDTH * self.done / self.total)
             bar = "█" * full + "░" * (_WIDTH - full)
             left = (self.total - self.done) / speed if self.done else float("inf")
-            text = f"{bar} {self.done:,}/{self.total:,} · {speed:,.0f}/s · {left:.0f} s left"
+            text = f"{bar} {self.done:,}/{self.total:,} · {pace} · {left:.0f} s left"
         else:
-            text = f"{self.done:,} · {speed:,.0f}/s"
+            text = f"{self.done:,} · {pace}"
         sys.stderr.write(f"\r{self.label} {text}\033[K")
         sys.stderr.flush()

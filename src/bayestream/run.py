@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -86,9 +86,8 @@ def run(
     skipped: list[Skipped] = []
     with Progress("learning", total=total, show=progress) as bar:
         for block in delivered(chunks):
-            if block.bad and on_bad == "raise":
-                position, reason = min(block.bad)
-                raise ValueError(f"example {position} of the stream: {reason}")
+            if on_bad == "raise":
+                _refuse(block.bad)
             skipped += sorted(block.bad)
             if len(block.positions):
                 state, values = _learn(estimator, record, state, block, key)
@@ -103,6 +102,48 @@ def run(
         kept.append(values)
     values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
     return state, Records(values, tuple(skipped))
+
+
+def run_together(
+    estimator: Estimator,
+    states: Sequence[State],
+    streams: Sequence[Stream],
+    *,
+    record: Record | None = plugin,
+    keys: Sequence[Key],
+) -> tuple[list[State], list[Records]]:
+    """`run` for several trials of one estimator at once, under vmap; the same numbers.
+
+    Streams that are not equally long, or whose labels are delayed, run one after another.
+
+    >>> import bayestream as bs
+    >>> learner = bs.lofi(bs.models.mlp([1, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> keys = list(jax.random.split(jax.random.key(0), 2))
+    >>> streams = [bs.streams.piecewise_regression(seed, tasks=1) for seed in (0, 1)]
+    >>> states, records = run_together(learner, list(map(learner.init, keys)), streams, keys=keys)
+    >>> len(states), records[1]["prediction"].shape
+    (2, (250, 1))
+    """
+    alike = len({len(stream) for stream in streams}) == 1
+    if len(states) == 1 or not alike or any(np.any(s.examples.delay) for s in streams):
+        one_by_one = [
+            run(estimator, state, stream, record=record, key=key, progress=False)
+            for state, stream, key in zip(states, streams, keys, strict=True)
+        ]
+        return [state for state, _ in one_by_one], [records for _, records in one_by_one]
+    state, kept = _stack(states), list[Any]()
+    chunks = [chunked(s, estimator.model, estimator.likelihood(states[0]))[0] for s in streams]
+    for together in zip(*chunks, strict=True):
+        for chunk in together:
+            _refuse(chunk.bad)
+        examples = _stack([chunk.good for chunk in together])
+        state, values = _scan_trials(
+            estimator, record, state, examples, together[0].positions, _stack(keys)
+        )
+        kept.append(values)
+    values = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *kept)
+    trials = range(len(states))
+    return [_of_trial(state, t) for t in trials], [Records(_of_trial(values, t)) for t in trials]
 
 
 def step(
@@ -142,6 +183,20 @@ def _one_step(
 _step = jax.jit(_one_step, static_argnums=(0, 1))
 
 
+def _refuse(bad: Sequence[Skipped]) -> None:
+    if bad:
+        position, reason = min(bad)
+        raise ValueError(f"example {position} of the stream: {reason}")
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _of_trial(tree: Any, trial: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[trial], tree)
+
+
 def _learn(
     estimator: Estimator, record: Record | None, state: State, block: Block, key: Key | None
 ) -> tuple[State, Any]:
@@ -165,6 +220,19 @@ def _scan(
         return _one_step(estimator, record, state, example, _key_of(key, position))
 
     return jax.lax.scan(body, state, (examples, positions))
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _scan_trials(
+    estimator: Estimator,
+    record: Record | None,
+    states: State,
+    examples: Example,
+    positions: Array,
+    keys: Key,
+) -> tuple[State, Any]:
+    one = partial(_scan, estimator, record)
+    return jax.vmap(one, in_axes=(0, 0, None, 0))(states, examples, positions, keys)
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bayestream.cli.errors import plainly
 from bayestream.streams import datasets
 
 app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
@@ -28,16 +29,13 @@ def list_names() -> None:
 
 
 @app.command()
+@plainly
 def get(name: Name) -> None:
     """Fetch a data set into the cache, unless it is on this machine already.
 
     **Example:** `bayestream data get fashion_mnist`
     """
-    try:
-        typer.echo(datasets.get(name))
-    except (ValueError, OSError, ImportError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+    typer.echo(datasets.get(name))
 
 
 @app.command()

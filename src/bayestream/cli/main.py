@@ -15,6 +15,9 @@ except ImportError:
 
 from bayestream.cli.data import app as data
 from bayestream.cli.demo import demo
+from bayestream.cli.errors import plainly
+from bayestream.cli.run import run
+from bayestream.cli.tune import tune
 
 app = typer.Typer(
     help="Bayesian neural networks that learn from a stream, one example at a time.",
@@ -23,6 +26,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command()(demo)
+app.command()(plainly(run))
+app.command()(plainly(tune))
 app.add_typer(data, name="data")
 
 

@@ -9,9 +9,10 @@ from bayestream.checks import check_choice
 from bayestream.estimators.bong import bong
 from bayestream.estimators.fcekf import fcekf
 from bayestream.estimators.fdekf import fdekf
-from bayestream.estimators.filter import FilterState, steady_state
-from bayestream.estimators.ggt import ggt
+from bayestream.estimators.filter import FILTER_SPACE, FilterState, steady_state
+from bayestream.estimators.ggt import GGT_SPACE, ggt
 from bayestream.estimators.laplace import (
+    LAPLACE_SPACE,
     Curvature,
     diagonal_curvature,
     kronecker_curvature,
@@ -19,12 +20,13 @@ from bayestream.estimators.laplace import (
 )
 from bayestream.estimators.lofi import lofi
 from bayestream.estimators.lofi_spherical import lofi_spherical, orthogonal, svd
-from bayestream.estimators.lrvga import lrvga
+from bayestream.estimators.lrvga import LRVGA_SPACE, lrvga
 from bayestream.estimators.orfit import orfit
-from bayestream.estimators.replay_sgd import average, ogd, replay_sgd, total
-from bayestream.estimators.slang import slang
+from bayestream.estimators.replay_sgd import DESCENT_SPACE, average, ogd, replay_sgd, total
+from bayestream.estimators.slang import SLANG_SPACE, slang
 from bayestream.estimators.vdekf import vdekf
 from bayestream.gaussians.fits import forward_kl, reverse_kl
+from bayestream.spaces import Space
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
 REGISTRY: dict[str, Callable[..., Estimator]] = {
@@ -41,6 +43,23 @@ REGISTRY: dict[str, Callable[..., Estimator]] = {
     "replay_sgd": replay_sgd,
     "slang": slang,
     "vdekf": vdekf,
+}
+
+# Where each is tuned, declared beside it.
+SPACES: dict[str, Space] = {
+    "bong": FILTER_SPACE,
+    "fcekf": FILTER_SPACE,
+    "fdekf": FILTER_SPACE,
+    "ggt": GGT_SPACE,
+    "laplace": LAPLACE_SPACE,
+    "lofi": FILTER_SPACE,
+    "lofi_spherical": FILTER_SPACE,
+    "lrvga": LRVGA_SPACE,
+    "ogd": DESCENT_SPACE,
+    "orfit": {},
+    "replay_sgd": DESCENT_SPACE,
+    "slang": SLANG_SPACE,
+    "vdekf": FILTER_SPACE,
 }
 
 
@@ -61,6 +80,7 @@ lrvga, ogd, orfit, replay_sgd, slang, vdekf, got 'lofy'. Did you mean 'lofi'?
 
 __all__ = [
     "REGISTRY",
+    "SPACES",
     "Curvature",
     "FilterState",
     "average",

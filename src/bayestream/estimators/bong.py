@@ -25,7 +25,7 @@ def bong(
     likelihood: Likelihood | EvolvingLikelihood,
     *,
     rank: int = 10,
-    prior_precision: float = 1.0,
+    prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
     drift: ScalarOrSchedule = 0.0,
     inflation: Inflation | None = None,

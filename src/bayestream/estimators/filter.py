@@ -26,6 +26,7 @@ from bayestream.gaussians.family import Family
 from bayestream.inflation import Inflation
 from bayestream.likelihoods import evolving
 from bayestream.linearize import Observation
+from bayestream.spaces import Range, Space
 from bayestream.types import (
     Array,
     Estimator,
@@ -48,6 +49,14 @@ class FilterState(NamedTuple):
 
 
 Condition = Callable[[Any, Observation, Key | None], Any]  # (belief, observation, key) → belief
+
+
+# What every filter may be tuned in.
+FILTER_SPACE: Space = {
+    "prior_precision": Range(1e-2, 1e3),
+    "decay": Range(1e-8, 1e-1, complement=True),
+    "drift": Range(1e-10, 1e-1),
+}
 
 
 def gaussian_filter(

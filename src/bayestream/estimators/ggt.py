@@ -11,7 +11,10 @@ from bayestream.estimators.filter import gaussian_filter
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.linearize import Observation
+from bayestream.spaces import Range, Space
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
+
+GGT_SPACE: Space = {"prior_precision": Range(1e-2, 1e3), "learning_rate": Range(1e-2, 1.0)}
 
 
 def ggt(
@@ -19,7 +22,7 @@ def ggt(
     likelihood: Likelihood | EvolvingLikelihood,
     *,
     rank: int = 10,
-    prior_precision: float = 1.0,
+    prior_precision: float = 10.0,
     learning_rate: float = 1.0,
 ) -> Estimator:
     """Full-matrix preconditioning from a window of gradients (Agarwal et al. 2019).

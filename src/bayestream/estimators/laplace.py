@@ -19,6 +19,7 @@ from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.likelihoods import evolving
 from bayestream.linearize import Observation, observe
 from bayestream.rows import Rows
+from bayestream.spaces import Range, Space
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 
@@ -74,6 +75,12 @@ class LaplaceState(NamedTuple):
     noise: Any  # what an evolving likelihood carries; () for a fixed one
 
 
+LAPLACE_SPACE: Space = {
+    "prior_precision": Range(1e-2, 1e3),
+    "optimiser": Range(1e-5, 1e-1, make=optax.adam, code="optax.adam({})"),
+}
+
+
 def laplace(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,
@@ -81,7 +88,7 @@ def laplace(
     buffer: int = 10,
     optimiser: optax.GradientTransformation | None = None,
     inner_steps: int = 10,
-    prior_precision: float = 1.0,
+    prior_precision: float = 10.0,
     curvature: Curvature = diagonal_curvature,
 ) -> Estimator:
     """Online Laplace approximation (Ritter, Botev & Barber 2018, arXiv:1805.07810).

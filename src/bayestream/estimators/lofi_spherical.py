@@ -73,7 +73,7 @@ def lofi_spherical(
     *,
     rank: int = 10,
     projection: Projection = svd,
-    prior_precision: float = 1.0,
+    prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
     drift: ScalarOrSchedule = 0.0,
     inflation: Inflation | None = None,

@@ -9,6 +9,7 @@ from bayestream.gaussians import dlr, fits
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.inflation import Inflation
 from bayestream.linearize import Observation
+from bayestream.spaces import Range, Space
 from bayestream.types import (
     Array,
     Estimator,
@@ -19,13 +20,15 @@ from bayestream.types import (
     ScalarOrSchedule,
 )
 
+LRVGA_SPACE: Space = {"prior_precision": Range(1e-2, 1e3)}
+
 
 def lrvga(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,
     *,
     rank: int = 10,
-    prior_precision: float = 1.0,
+    prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
     drift: ScalarOrSchedule = 0.0,
     inflation: Inflation | None = None,

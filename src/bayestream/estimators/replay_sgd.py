@@ -14,6 +14,7 @@ from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
 from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.likelihoods import evolving
+from bayestream.spaces import Range, Space
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 Reduction = Callable[[Array, Array], Array]  # (losses (B,), taken (B,)) → one number
@@ -37,6 +38,9 @@ class ReplayState(NamedTuple):
     buffer: Buffer
     step: Array
     noise: Any  # what an evolving likelihood carries; () for a fixed one
+
+
+DESCENT_SPACE: Space = {"optimiser": Range(1e-5, 1e-1, make=optax.adam, code="optax.adam({})")}
 
 
 def replay_sgd(

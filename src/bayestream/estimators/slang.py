@@ -14,6 +14,7 @@ from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.likelihoods import evolving
+from bayestream.spaces import Range, Space
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 _EXTRA = 5  # directions the solver tries beyond those it keeps
@@ -29,12 +30,19 @@ class SlangState(NamedTuple):
     noise: Any  # what an evolving likelihood carries; () for a fixed one
 
 
+SLANG_SPACE: Space = {
+    "prior_precision": Range(1e-2, 1e3),
+    "learning_rate": Range(1e-3, 1.0),
+    "precision_rate": Range(1e-3, 1.0),
+}
+
+
 def slang(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,
     *,
     rank: int = 10,
-    prior_precision: float = 1.0,
+    prior_precision: float = 10.0,
     learning_rate: float = 0.1,
     precision_rate: float = 0.1,
     examples: int = 1000,

@@ -26,7 +26,7 @@ def vdekf(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,
     *,
-    prior_precision: float = 1.0,
+    prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
     drift: ScalarOrSchedule = 0.0,
     inflation: Inflation | None = None,

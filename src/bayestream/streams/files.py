@@ -49,6 +49,16 @@ def read(source: str | Path) -> Iterator[Row]:
         yield from _read_file(file)
 
 
+def count(source: str | Path) -> int | None:
+    """About how many rows there are, where that is quickly known."""
+    path = Path(source)
+    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
+        return None
+    with path.open("rb") as file:
+        lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    return max(lines - (path.suffix.lower() in (".csv", ".tsv")), 0)
+
+
 def _read_file(path: Path) -> Iterator[Row]:
     kind = _kind(path)
     if not kind:

@@ -46,6 +46,10 @@ def encoded(
     rows = read(source) if isinstance(source, str | Path) else _from_items(source, target)
     head, first = _read_ahead(rows)
     name = _named(first, target, categorical)
+    if task == "regression" and written(first[name]) and not is_number(first[name]):
+        raise ValueError(
+            f"target must hold numbers, got {first[name]!r} in {name}; is the task classification?"
+        )
     inputs = [column for column in first if column not in (name, *ignore)]
     kinds = {c: c not in categorical and is_number(first[c]) for c in inputs}
     columns = Columns(

@@ -1,0 +1,172 @@
+"""What `bayestream run` keeps of its forecasts: rows to write, and scores in the target's units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from bayestream.cli.sources import Source
+from bayestream.results import Results
+from bayestream.streams.encoder import Encoded
+from bayestream.streams.tables import Unreadable
+from bayestream.summaries import window
+
+_Z90 = 1.6448536269514722  # a Gaussian's 95% quantile: the middle 90% ends there
+
+
+# A method (the learner's own, if empty) and a metric, and the power it is averaged in.
+Losses = Mapping[tuple[str, str], float]
+
+
+class Writer(Protocol):
+    """How forecasts of one kind are written and scored."""
+
+    header: Sequence[str]
+    losses: Losses
+
+    def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
+        """Lines for the file, and each row's losses in the order of `losses`."""
+        ...
+
+
+class Numbers:
+    """Forecasts of a number, with its deviation and its 90% interval."""
+
+    def __init__(self) -> None:
+        self.header: Sequence[str] = ("place", "target", "forecast", "deviation", "low", "high")
+        self.losses: Losses = {("", "rmse"): 2, ("running mean", "rmse"): 2, ("", "nlpd"): 1}
+
+    def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
+        """In the units of the target; blank until those are known."""
+        means, covariances = values
+        centre = np.array([row.centre for row in rows])
+        scale = np.array([row.scale for row in rows])
+        mean = centre + scale * means[:, 0]
+        deviation = scale * np.sqrt(covariances[:, 0, 0])
+        target = np.array([np.nan if row.target is None else row.target for row in rows], float)
+        nlpd = 0.5 * ((target - mean) / deviation) ** 2 + np.log(deviation * np.sqrt(2 * np.pi))
+        around = _Z90 * deviation
+        numbers = np.stack([mean, deviation, mean - around, mean + around], axis=1)
+        lines = [
+            (row.place, "" if row.target is None else row.target, *map(_short, line))
+            for row, line in zip(rows, numbers, strict=True)
+        ]
+        plain = np.where(np.isnan(scale), np.nan, np.abs(target - centre))
+        return lines, np.stack([np.abs(target - mean), plain, nlpd], axis=1)
+
+
+class Labels:
+    """Forecasts of a class, with the probability of each."""
+
+    def __init__(self, source: Source) -> None:
+        wrong = "misclassification"
+        self.losses: Losses = {("", wrong): 1, ("most frequent class", wrong): 1, ("", "nlpd"): 1}
+        self._source = source
+        self._counts = np.zeros(source.outputs)
+        slots = [f"p{number}" for number in range(source.outputs)]
+        self.header: Sequence[str] = ("place", "target", "forecast", "probability", *slots)
+
+    def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
+        """Classes by their names; p0, p1, … are in the order in which classes first appeared."""
+        probabilities, _ = values
+        names = [*self._source.names]
+        best = probabilities.argmax(axis=1)
+        lines = [
+            (
+                row.place,
+                "" if row.target is None else row.target,
+                names[top] if top < len(names) else "a class not seen yet",
+                *map(_short, (line[top], *line)),
+            )
+            for row, top, line in zip(rows, best, probabilities, strict=True)
+        ]
+        y = np.array([row.y for row in rows])
+        known = ~np.isnan(y)
+        label = np.where(known, y, 0).astype(int)
+        frequent = np.empty(len(rows), int)
+        for index in range(len(rows)):
+            frequent[index] = self._counts.argmax()
+            self._counts[label[index]] += known[index]
+        chance = np.maximum(probabilities[np.arange(len(rows)), label], 1e-38)
+        losses = np.stack([best != label, frequent != label, -np.log(chance)], axis=1)
+        return lines, np.where(known[:, None], losses, np.nan)
+
+
+class Journal:
+    """Everything scored so far."""
+
+    def __init__(self, writer: Writer, size: int) -> None:
+        self.header = writer.header
+        self.skipped: list[Unreadable] = []
+        self._writer, self._size = writer, size
+        self._all: list[NDArray[Any]] = []
+        self._recent = np.zeros((0, len(writer.losses)))
+
+    def write(self, rows: Sequence[Encoded], values: Any) -> list[Any]:
+        """Score forecasts, and give their lines for the file."""
+        lines, losses = self._writer.write(rows, values)
+        self._all.append(losses)
+        self._recent = np.concatenate([self._recent, losses])[-self._size :]
+        return lines
+
+    @property
+    def count(self) -> int:
+        """How many rows have been scored."""
+        return sum(map(len, self._all))
+
+    def line(self) -> str:
+        """The learner's rolling scores, in words."""
+        found = self._means(self._recent)
+        parts = [f"{metric} {v:.4g}" for (method, metric), v in found.items() if not method]
+        return f"{', '.join(parts)} (last {self._size})"
+
+    def table(self, method: str) -> Table:
+        """Scores over all rows, and over the last ones."""
+        table = Table(title="Each row forecast before it was learnt from")
+        for column in ("", "score", "all rows", f"last {self._size}"):
+            table.add_column(column, justify="left" if column in ("", "score") else "right")
+        recent = self._means(self._recent)
+        for (other, metric), value in self._means(self._joined()).items():
+            last = recent[other, metric]
+            table.add_row(other or method, metric, f"{value:.4g}", f"{last:.4g}")
+        return table
+
+    def results(self, method: str) -> Results:
+        """Rolling scores as a tidy table."""
+        rolling, losses = window(self._size), self._joined()
+        parts = [
+            Results.of(
+                method=other or method,
+                metric=metric,
+                summary=rolling.name,
+                trial=0,
+                step=np.arange(1, len(losses) + 1),
+                task=0,
+                value=rolling.of(losses[:, index] ** power) ** (1 / power),
+            )
+            for index, ((other, metric), power) in enumerate(self._writer.losses.items())
+        ]
+        return Results.joined(parts)
+
+    def _joined(self) -> NDArray[Any]:
+        return np.concatenate([np.zeros((0, len(self._writer.losses))), *self._all])
+
+    def _means(self, losses: NDArray[Any]) -> dict[tuple[str, str], float]:
+        found: dict[tuple[str, str], float] = {}
+        for column, (name, power) in zip(losses.T, self._writer.losses.items(), strict=True):
+            known = column[~np.isnan(column)]
+            found[name] = float(np.mean(known**power) ** (1 / power)) if known.size else np.nan
+        return found
+
+
+def journal_for(source: Source, size: int) -> Journal:
+    """A journal for the source's kind of target."""
+    return Journal(Labels(source) if source.task == "classification" else Numbers(), size)
+
+
+def _short(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.6g}"

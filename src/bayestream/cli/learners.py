@@ -1,0 +1,68 @@
+"""The learner that a command line, or a file of options, describes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from bayestream import estimators, likelihoods, models, tune
+from bayestream.cli.sources import Source
+from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
+
+Method = Annotated[str, typer.Option(help=f"One of {', '.join(estimators.REGISTRY)}.")]
+Rank = Annotated[int | None, typer.Option(help="The rank of lofi and its kin.")]
+Hidden = Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,50.")]
+
+
+class Settings(NamedTuple):
+    """What a learner is made from."""
+
+    method: str
+    options: dict[str, Any]
+    noise: float | None = None  # of a standardised target; None learns it from the stream
+
+
+def settings(
+    method: str,
+    *,
+    rank: int | None = None,
+    noise: float | None = None,
+    given: Sequence[str] = (),
+    config: Path | None = None,
+) -> Settings:
+    """From options, over those of a TOML file as `bayestream tune` writes it."""
+    read: Mapping[str, Any] = {} if config is None else tomllib.loads(config.read_text())
+    unknown = set(read) - {"method", "noise", "options"}
+    if unknown:
+        raise ValueError(f"{config} must have method, noise and [options], got {min(unknown)!r}.")
+    options = dict(read.get("options", {}))
+    for item in given:
+        name, _, value = item.partition("=")
+        options[name] = tomllib.loads(f"value = {value}")["value"]
+    if rank is not None:
+        options["rank"] = rank
+    return Settings(read.get("method", method), options, read.get("noise", noise))
+
+
+def network(source: Source, hidden: str) -> Model:
+    """A multi-layer perceptron for the source's inputs and outputs."""
+    sizes = [int(size) for size in hidden.split(",") if size.strip()]
+    return models.mlp([source.inputs, *sizes, source.outputs])
+
+
+def likelihood_of(source: Source, noise: float | None) -> Likelihood | EvolvingLikelihood:
+    """Classes are categorical; numbers Gaussian, with a noise given or learnt from the stream."""
+    if source.task == "classification":
+        return likelihoods.categorical()
+    return likelihoods.adaptive_gaussian() if noise is None else likelihoods.gaussian(noise)
+
+
+def learner(source: Source, model: Model, chosen: Settings) -> Estimator:
+    """The estimator for this source."""
+    space = estimators.SPACES.get(chosen.method, {})
+    believed = likelihood_of(source, chosen.noise)
+    return tune.build(chosen.method, model, believed, {}, space, chosen.options)

@@ -1,0 +1,106 @@
+"""`bayestream tune`: look for hyper-parameters, resumably, never on test data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bayestream import likelihoods
+from bayestream import tune as tuning
+from bayestream.checks import check_choice
+from bayestream.cli import learners, sources
+from bayestream.types import Stream
+
+
+def tune(
+    data: sources.Data,
+    target: sources.Target = "",
+    task: sources.TaskName = "regression",
+    method: learners.Method = "lofi",
+    rank: learners.Rank = None,
+    hidden: learners.Hidden = "50",
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="validation (a tenth held out; the default for data sets without an order) or "
+            "prequential (each row before it is learnt from; the default for the rest)."
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="How many, those done before among them.")] = 30,
+    workers: Annotated[int, typer.Option(help="Threads; more than one is not repeatable.")] = 1,
+    given: Annotated[
+        list[str] | None, typer.Option("--set", help="An option not to be searched: decay=1.")
+    ] = None,
+    categorical: sources.Categorical = None,
+    ignore: sources.Ignore = None,
+    slots: sources.Slots = 10,
+    classes: sources.Classes = 10,
+    limit: Annotated[int | None, typer.Option(help="Use so many rows only.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the search and of the initial weights.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for trials and result.")] = Path("out/tune"),
+) -> None:
+    """Search for the hyper-parameters with the least negative log predictive density.
+
+    Only training data is looked at. Trials are kept in OUT/trials.db: a search that was stopped
+    goes on where it was. Prints the best values as Python and writes them to OUT/METHOD.toml, for
+    `bayestream run --config`.
+
+    **Examples:**
+
+    `bayestream tune --data uci/energy --method lofi --rank 10 --trials 30`
+
+    `bayestream tune --data my.csv --target price --method lofi --set decay=1.0`
+    """
+    source = sources.opened(
+        data,
+        target=target,
+        task=task,
+        categorical=categorical or (),
+        ignore=ignore or (),
+        slots=slots,
+        classes=classes,
+    )
+    stream, bad = sources.limited(source, limit).stream()
+    console = Console()
+    if bad:
+        console.print(f"{len(bad)} rows could not be read; the first: {bad[0].place}", markup=False)
+    chosen = learners.settings(method, rank=rank, given=given or ())
+    model = learners.network(source, hidden)
+    aim = objective or ("validation" if source.at_rest else "prequential")
+    check_choice("--objective", aim, {"validation": None, "prequential": None})
+    found = tuning.tune(
+        method,
+        model,
+        likelihoods.gaussian if source.task == "regression" else likelihoods.categorical(),
+        _objective(aim, stream, seed),
+        fixed=chosen.options,
+        baseline=learners.learner(source, model, chosen),
+        trials=trials,
+        workers=workers,
+        seed=seed,
+        storage=out / "trials.db",
+        study=f"{data} {method} {hidden} {aim} {limit}",
+        progress=True,
+    )
+    console.print(
+        f"{aim} negative log predictive density: {found.value:.4f}, "
+        f"with the defaults {found.baseline:.4f}; {found.trials} trials, {model.size:,} weights"
+    )
+    if found.baseline is not None and found.baseline <= found.value:
+        console.print("the defaults are better than all of them: keep those, or try more")
+    typer.echo(f"\n{found.python()}\n\n{found.toml()}")
+    path = out / f"{method}.toml"
+    path.write_text(found.toml())
+    console.print(f"wrote {path}")
+
+
+def _objective(aim: str, stream: Stream, seed: int) -> tuning.Objective:
+    if aim == "prequential":
+        return tuning.prequential(stream, seed=seed)
+    mixed = stream.shuffle(seed)
+    cut = len(mixed) - len(mixed) // 10
+    held_out = mixed.select(range(cut, len(mixed)))
+    return tuning.validation(mixed.take(cut), held_out, seed=seed)

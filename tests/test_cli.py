@@ -1,0 +1,131 @@
+"""The command line, as a user would call it."""
+
+import csv
+import tomllib
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bayestream.cli.main import app
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def my_csv(tmp_path):
+    """A category, a missing value, a broken row, and a target worth learning."""
+    rng = np.random.default_rng(0)
+    size, colour = rng.normal(3, 2, 320), rng.choice(["red", "blue"], 320)
+    y = 100 + 10 * size + np.where(colour == "red", 20.0, -20.0) + rng.normal(size=320)
+    rows = [f"{a:.3f},{c},{b:.3f}" for a, c, b in zip(size, colour, y, strict=True)]
+    rows[40] = f",red,{y[40]:.3f}"
+    rows[50] = "1.0,red"
+    rows[60] = "2.0,blue,"
+    path = tmp_path / "my.csv"
+    path.write_text("\n".join(["size,colour,y", *rows]) + "\n")
+    return path
+
+
+def call(*arguments, code=0):
+    result = RUNNER.invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def test_run_learns_from_a_csv_and_reports_what_it_skipped(my_csv, tmp_path):
+    out = tmp_path / "out"
+    said = call("run", "--data", my_csv, "--target", "y", "--method", "lofi", "--hidden", 10,
+                "--out", out)  # fmt: skip
+    assert "skipped 1 row: my.csv line 52: has 2 fields where the header has 3" in said
+    assert "(last 200)" in said
+    assert (out / "scores.png").stat().st_size > 1000
+    assert "my.csv line 52" in (out / "skipped.csv").read_text()
+    rows = list(csv.DictReader((out / "forecasts.csv").open()))
+    assert len(rows) == 319
+    # Row 61 of the file has no label, but a forecast; row 41 has a missing input and both.
+    by_place = {row["place"]: row for row in rows}
+    assert by_place["my.csv line 62"]["target"] == ""
+    assert float(by_place["my.csv line 62"]["deviation"]) > 0
+    assert by_place["my.csv line 42"]["forecast"]
+    late = rows[-100:]
+    target, forecast, low, high = (
+        np.array([float(row[name]) for row in late])
+        for name in ("target", "forecast", "low", "high")
+    )
+    assert np.sqrt(np.mean((target - forecast) ** 2)) < 0.3 * target.std()
+    assert 0.75 < np.mean((low <= target) & (target <= high)) <= 1
+
+
+def test_run_names_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=250)
+    path = tmp_path / "two.jsonl"
+    path.write_text(
+        "".join(f'{{"x": {v:.3f}, "kind": "{"up" if v > 0 else "down"}"}}\n' for v in x)
+    )
+    said = call("run", "--data", path, "--target", "kind", "--task", "classification",
+                "--classes", 2, "--hidden", 5, "--out", tmp_path)  # fmt: skip
+    assert "most frequent class" in said
+    rows = list(csv.DictReader((tmp_path / "forecasts.csv").open()))
+    assert {row["forecast"] for row in rows[1:]} == {"up", "down"}
+    assert np.mean([row["forecast"] == row["target"] for row in rows[50:]]) > 0.9
+    for row in rows:
+        assert float(row["p0"]) + float(row["p1"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_a_forecast_does_not_depend_on_its_own_label_or_on_later_ones(my_csv, tmp_path):
+    lines = my_csv.read_text().splitlines()
+    changed = tmp_path / "changed.csv"
+    later = [line.rsplit(",", 1)[0] + ",7.5" for line in lines[200:]]
+    changed.write_text("\n".join([*lines[:200], *later]) + "\n")
+    for path, out in ((my_csv, "one"), (changed, "other")):
+        call("run", "--data", path, "--target", "y", "--hidden", 5, "--out", tmp_path / out)
+    one, other = (
+        [row[2:] for row in csv.reader((tmp_path / out / "forecasts.csv").open())]
+        for out in ("one", "other")
+    )
+    same = 200  # the header, the 198 rows that could be read, and the first of the changed ones
+    assert one[:same] == other[:same]
+    assert one[same:] != other[same:]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "no.csv", "--target", "y"], "no.csv must be a file or a folder"),
+        (["--data", "MY"], "--target must name the column to be forecast"),
+        (["--data", "MY", "--target", "z"], "target must be one of size, colour, y, got 'z'"),
+        (["--data", "MY", "--target", "y", "--method", "lofy"], "Did you mean 'lofi'?"),
+        (["--data", "MY", "--target", "colour"], "is the task classification?"),
+        (["--data", "MY", "--target", "y", "--on-bad", "raise"], "my.csv line 52: has 2 fields"),
+        (["--data", "MY", "--target", "y", "--on-bad", "sulk"], "--on-bad must be skip or raise"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(my_csv, tmp_path, arguments, message):
+    given = [my_csv if argument == "MY" else argument for argument in arguments]
+    said = call("run", *given, "--hidden", 5, "--out", tmp_path, code=1)
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_tune_writes_what_run_reads(my_csv, tmp_path):
+    pytest.importorskip("optuna")
+    out = tmp_path / "tune"
+    arguments = ("tune", "--data", my_csv, "--target", "y", "--rank", 2, "--hidden", 5,
+                 "--set", "decay=1.0", "--out", out, "--limit", 120)  # fmt: skip
+    said = call(*arguments, "--trials", 2)
+    assert "with the defaults" in said
+    assert "learner = bs.lofi(" in said
+    resumed = call(*arguments, "--trials", 3)
+    assert "3 trials" in resumed
+    read = tomllib.loads((out / "lofi.toml").read_text())
+    assert read["options"]["decay"] == 1.0
+    said = call("run", "--data", my_csv, "--target", "y", "--config", out / "lofi.toml",
+                "--hidden", 5, "--out", tmp_path / "run")  # fmt: skip
+    assert "lofi, 66 weights" in said
+
+
+def test_every_command_shows_an_example():
+    for command in (["demo"], ["run"], ["tune"], ["data", "get"]):
+        assert "Example" in call(*command, "--help")
