@@ -241,7 +241,7 @@ def tune(
             for future in [pool.submit(work, bar) for _ in range(workers)]:
                 future.result()
     params, value = _best(search)
-    if not params:
+    if math.isinf(value):
         raise ValueError(f"no trial of {trials} gave a finite value; widen the space.")
     best = {name: searched[name].value(params[name]) for name in searched}
     return Tuned(method, fixed, best, value, before, len(_finished(search)), searched)
