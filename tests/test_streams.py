@@ -8,7 +8,7 @@ import pytest
 import scipy.ndimage
 
 import bayestream as bs
-from bayestream.streams import datasets
+from bayestream.streams import datasets, uci_download
 
 HAVE_DATA = datasets.where("uci/energy") is not None and datasets.where("mnist") is not None
 needs_data = pytest.mark.skipif(not HAVE_DATA, reason="BAYESTREAM_DATA is not set")
@@ -175,8 +175,54 @@ def test_bad_arguments_are_refused_in_a_sentence(call, message):
 def test_a_missing_data_set_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("BAYESTREAM_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(FileNotFoundError, match=r"uci/energy was not found: put its folder"):
+    monkeypatch.setattr(uci_download, "BASE", "http://localhost:9/")
+    with pytest.raises(ConnectionError, match=r"uci/energy could not be downloaded .* put its"):
         bs.streams.uci("energy")
+    assert datasets.where("uci/energy") is None
+
+
+def small_uci(folder, monkeypatch):
+    """A set of two splits where a set would be downloaded from, in another format than ours."""
+    theirs = folder / "web" / "small" / "data"
+    theirs.mkdir(parents=True)
+    for name in uci_download.files(2):
+        numbers = {"data": np.arange(12.0).reshape(4, 3), "features": [0, 1], "target": [2]}
+        kind = name.removesuffix(".txt").removeprefix("index_")
+        rows = [0, 1, 2] if "train" in kind else [3]
+        np.savetxt(theirs / name, numbers.get(kind, rows), fmt="%.6e")
+    expected = uci_download.fingerprint(theirs)
+    monkeypatch.setenv("BAYESTREAM_DATA", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setattr(uci_download, "BASE", (folder / "web").as_uri() + "/")
+    monkeypatch.setitem(uci_download.SETS, "yacht", ("small", 2, expected))
+    return theirs
+
+
+def test_a_uci_set_is_downloaded_once_and_whole(monkeypatch, tmp_path):
+    theirs = small_uci(tmp_path, monkeypatch)
+    assert len(bs.streams.uci("yacht", split=1).train) == 3
+    (theirs / "data.txt").unlink()
+    assert len(bs.streams.uci("yacht", split=1).test) == 1
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_a_damaged_uci_set_never_passes_as_whole(monkeypatch, tmp_path, damage):
+    theirs = small_uci(tmp_path, monkeypatch)
+    if damage == "changed":
+        (theirs / "index_train_1.txt").write_text("0\n1\n")
+    else:
+        (theirs / "index_train_1.txt").unlink()
+    with pytest.raises(ConnectionError, match="could not be downloaded"):
+        bs.streams.uci("yacht")
+    assert datasets.where("uci/yacht") is None
+    assert list((tmp_path / "cache" / "bayestream" / "uci").iterdir()) == []
+
+
+@needs_data
+def test_the_fingerprint_of_a_uci_set_is_that_of_its_numbers():
+    folder = datasets.where("uci/yacht")
+    assert folder is not None
+    assert uci_download.fingerprint(folder) == uci_download.SETS["yacht"][2]
 
 
 def test_a_failed_download_says_what_to_do(monkeypatch, tmp_path):

