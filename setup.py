@@ -31,14 +31,14 @@ class BuildKernels(build_ext):
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         try:
             objects = self.compiler.compile(
-                [str(NATIVE / "binding.cc")],
+                [str(NATIVE / name) for name in ("dlr_binding.cc", "diagonal_binding.cc")],
                 output_dir=self.build_temp,
                 extra_postargs=[*COMMON, "-isystem", jax.ffi.include_dir()],
             )
             for name, (width, flags) in VARIANTS.items():
                 for real in ("float", "double"):
                     objects += self.compiler.compile(
-                        [str(NATIVE / "kernels.cc")],
+                        [str(NATIVE / part) for part in ("dlr_kernels.cc", "diagonal_kernels.cc")],
                         output_dir=str(Path(self.build_temp) / f"{name}_{real}"),
                         macros=[("REAL", real), ("VARIANT", name), ("VECTOR_BYTES", str(width))],
                         extra_postargs=[*COMMON, *(flags if x86 else [])],

@@ -1,6 +1,6 @@
-// The two passes over a belief's memory, compiled once for each instruction set and precision.
+// The passes over a belief's memory, compiled once for each instruction set and precision.
 //
-// A belief N(mu, (diag(upsilon) + W W')^-1) waits to be tempered, to have precision added and to
+// LO-FI: a belief N(mu, (diag(upsilon) + W W')^-1) waits to be tempered, to have precision added and to
 // be moved by the dynamics; then it is conditioned on rows G. With, per parameter,
 //     u = power * upsilon + added,   s = 1 / (decay^2 + drift * u),   upsilon' = u * s,
 // both passes see Z = [z; G] with z = decay * sqrt(power) * s * W, one row a direction.
@@ -62,9 +62,36 @@ struct Kernels {
   void (*rotate)(const Task<Real>&, Index part, Index parts, Real* memory);
 };
 
-#define BAYESTREAM_VARIANT(name) \
-  Kernels<float> name##_float(); \
-  Kernels<double> name##_double();
+// The diagonal filters: a belief N(mu, diag(upsilon)^-1) is conditioned on rows G, and either the
+// precision or the variance keeps its diagonal:
+//     upsilon += diag(G G'),   or   1 / upsilon -= diag(G A G') / upsilon^2, A = (I + G' G / upsilon)^-1.
+template <typename Real>
+struct DiagonalTask {
+  Index examples, columns;    // N, K
+  const Block<Real>* blocks;  // tiling [0, P)
+  Index block_count;
+  Real* mean;
+  Real* diag;
+  const Real* weights;  // second pass, (M): the mean moves by G weights / upsilon
+  const Real* inverse;  // second pass, (M, M): A where the variance is kept, else null
+
+  BAYESTREAM_INLINE Index rows() const { return examples * columns; }  // M
+  BAYESTREAM_INLINE Index pairs() const { return examples * (examples + 1) / 2; }
+};
+
+template <typename Real>
+struct DiagonalKernels {
+  Index (*memory)(const DiagonalTask<Real>&);  // how many numbers, for either pass
+  // Adds to (M, M), of which the lower triangle of examples: G' G / upsilon.
+  void (*gram)(const DiagonalTask<Real>&, Index part, Index parts, Real* memory, double* sums);
+  void (*apply)(const DiagonalTask<Real>&, Index part, Index parts, Real* memory);
+};
+
+#define BAYESTREAM_VARIANT(name)                  \
+  Kernels<float> name##_dlr_float();              \
+  Kernels<double> name##_dlr_double();            \
+  DiagonalKernels<float> name##_diagonal_float(); \
+  DiagonalKernels<double> name##_diagonal_double();
 BAYESTREAM_VARIANT(baseline)
 BAYESTREAM_VARIANT(avx2)
 BAYESTREAM_VARIANT(avx512)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import bayestream as bs
-from bayestream import kernels
-from bayestream.gaussians import lazy_dlr
+from bayestream import kernels, rows
+from bayestream.gaussians import diagonal, lazy_dlr
+from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.lazy_dlr import LazyDLR, Pending
 from bayestream.rows import Rows
@@ -96,6 +97,84 @@ def test_vmap_is_a_loop(case, monkeypatch):
         alone = condition("native", monkeypatch)(*trial)
         one = jax.tree.map(lambda leaf, i=index: leaf[i], together)
         assert_same(one, alone, rtol=1e-9, atol=1e-9)
+
+
+DIAGONAL = {
+    "precision": diagonal.condition_precision,
+    "variance": diagonal.condition_variance,
+}
+
+
+def diagonal_problem(case: str, dtype, seed: int = 0) -> tuple[DiagonalGaussian, Rows, jax.Array]:
+    belief, G, residual = problem(case, "nothing", dtype, seed)
+    return DiagonalGaussian(belief.base.mean, belief.base.diag), G, residual
+
+
+def written_out(belief: DiagonalGaussian, G: Rows, residual, kept: str) -> tuple:
+    """The exact posterior's mean, and the diagonal precision that keeps one of its diagonals."""
+    matrix = np.asarray(rows.to_dense(G))
+    upsilon = np.asarray(belief.diag)
+    inside = np.linalg.inv(np.eye(len(matrix)) + matrix / upsilon @ matrix.T)
+    mean = belief.mean + (residual @ inside @ matrix) / upsilon
+    if kept == "precision":
+        return mean, upsilon + np.sum(matrix**2, axis=0)
+    lost = np.einsum("mp,mn,np->p", matrix, inside, matrix) / upsilon**2
+    return mean, 1 / (1 / upsilon - lost)
+
+
+@pytest.mark.parametrize("which", ["native", "jax"])
+@pytest.mark.parametrize("kept", DIAGONAL)
+@pytest.mark.parametrize("case", CASES)
+def test_diagonal_beliefs_keep_the_exact_diagonal(case, kept, which, monkeypatch):
+    args = diagonal_problem(case, jnp.float64)
+    conditioned = condition(which, monkeypatch, DIAGONAL[kept])(*args)
+    for got, exact in zip(conditioned, written_out(*args, kept), strict=True):
+        np.testing.assert_allclose(got, exact, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kept", DIAGONAL)
+@pytest.mark.parametrize("case", CASES)
+def test_diagonal_native_in_float32_is_near_float64(case, kept, monkeypatch):
+    run = condition("native", monkeypatch, DIAGONAL[kept])
+    single = run(*diagonal_problem(case, jnp.float32))
+    assert single.mean.dtype == single.diag.dtype == jnp.float32
+    exact = run(*diagonal_problem(case, jnp.float64))
+    np.testing.assert_allclose(single.mean, exact.mean, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(single.diag, exact.diag, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kept", DIAGONAL)
+@pytest.mark.parametrize("case", ["tiny", "batch", "threads"])
+def test_diagonal_vmap_is_a_loop(case, kept, monkeypatch):
+    trials = [diagonal_problem(case, jnp.float64, seed) for seed in range(5)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trials)
+    together = condition("native", monkeypatch, jax.vmap(DIAGONAL[kept]))(*stacked)
+    for index, trial in enumerate(trials):
+        alone = condition("native", monkeypatch, DIAGONAL[kept])(*trial)
+        for many, one in zip(together, alone, strict=True):
+            np.testing.assert_allclose(many[index], one, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("kept", DIAGONAL)
+def test_diagonal_conditioning_repeats_exactly_and_leaves_its_arguments(kept, monkeypatch):
+    args = diagonal_problem("threads", jnp.float32)
+    before = jax.tree.map(np.array, args)
+    run = condition("native", monkeypatch, DIAGONAL[kept])
+    first = run(*args)
+    for _ in range(5):
+        jax.tree.map(np.testing.assert_array_equal, run(*args), first)
+    jax.tree.map(np.testing.assert_array_equal, before, args)
+
+
+def test_variance_that_rounds_to_nothing_stays_positive(monkeypatch):
+    """Observed 10^12 times as sharply as it was known, in float32: no share of 1 is left."""
+    belief = DiagonalGaussian(jnp.zeros(3, jnp.float32), jnp.full(3, 1e-6, jnp.float32))
+    G = rows.from_dense(jnp.asarray([[1e3, 0.0, 0.0]], jnp.float32))
+    for which in ("native", "jax"):
+        run = condition(which, monkeypatch, diagonal.condition_variance)
+        diag = run(belief, G, jnp.ones(1, jnp.float32)).diag
+        assert np.all(np.isfinite(diag))
+        assert np.all(diag >= belief.diag)
 
 
 def test_the_same_numbers_come_out_every_time(monkeypatch):

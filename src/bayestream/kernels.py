@@ -1,4 +1,4 @@
-"""The native CPU kernels behind LO-FI's update, and the one switch that turns them off.
+"""The native CPU kernels behind the filters' updates, and the one switch that turns them off.
 
 `BAYESTREAM_KERNELS=jax` uses pure JAX everywhere; `native` insists on the kernels; unset, they are
 used where they were built, on CPU.
@@ -10,6 +10,8 @@ import ctypes
 import functools
 import importlib.util
 import os
+from collections.abc import Sequence
+from itertools import product
 from typing import Literal
 
 import jax
@@ -46,19 +48,44 @@ def dlr_condition(
     `pending` is (power, added, decay, drift); see `gaussians.lazy_dlr`, which has the same
     in pure JAX.
     """
+    results = _call("dlr_condition", (mean, diag, factor), (pending,), rows, residual)
+    return results[0], results[1], results[2]
+
+
+def diagonal_condition(
+    mean: Array, diag: Array, rows: Rows, residual: Array, *, keeps_variance: bool
+) -> tuple[Array, Array]:
+    """Condition a diagonal belief in two passes over its memory, in place where XLA lets it.
+
+    The diagonal that is kept is the exact variance's, or the exact precision's; see
+    `gaussians.diagonal`, which has the same in pure JAX.
+    """
+    results = _call(
+        "diagonal_condition", (mean, diag), (), rows, residual, keeps_variance=keeps_variance
+    )
+    return results[0], results[1]
+
+
+def _call(
+    name: str,
+    changed: tuple[Array, ...],
+    others: tuple[Array, ...],
+    rows: Rows,
+    residual: Array,
+    **options: bool,
+) -> Sequence[Array]:
+    """The new values of what is changed, in the memory of the old where XLA lets it."""
     layout = [size for a, d in zip(*rows, strict=True) for size in (a.shape[-1], d.shape[-1])]
     call = jax.ffi.ffi_call(
-        f"bayestream_dlr_condition_{mean.dtype}",
-        [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (mean, diag, factor)],
-        input_output_aliases={0: 0, 1: 1, 2: 2},
+        f"bayestream_{name}_{residual.dtype}",
+        [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in changed],
+        input_output_aliases={position: position for position in range(len(changed))},
         vmap_method="broadcast_all",
     )
     activations = jnp.concatenate(rows.activations, axis=-1)
     deltas = jnp.concatenate(rows.deltas, axis=-1)
-    mean, diag, factor = call(
-        mean, diag, factor, pending, activations, deltas, residual, layout=np.array(layout)
-    )
-    return mean, diag, factor
+    arrays = (*changed, *others, activations, deltas, residual)
+    return call(*arrays, layout=np.array(layout), **options)
 
 
 @functools.cache
@@ -68,7 +95,7 @@ def built() -> bool:
     if spec is None or spec.origin is None:
         return False
     library = ctypes.cdll.LoadLibrary(spec.origin)
-    for dtype in ("float32", "float64"):
-        name = f"bayestream_dlr_condition_{dtype}"
+    for call, dtype in product(("dlr_condition", "diagonal_condition"), ("float32", "float64")):
+        name = f"bayestream_{call}_{dtype}"
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
     return True

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from bayestream import rows
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.gaussians import diagonal
 from bayestream.gaussians.diagonal import DiagonalGaussian
-from bayestream.gaussians.linalg import inverse_of_identity_plus
 from bayestream.inflation import Inflation
 from bayestream.linearize import Observation
 from bayestream.types import (
@@ -49,12 +47,7 @@ def fdekf(
     def update(
         belief: DiagonalGaussian, observation: Observation, key: Key | None
     ) -> DiagonalGaussian:
-        G, upsilon = observation.rows, belief.diag
-        inverse = inverse_of_identity_plus(rows.gram(G, 1 / upsilon))  # S⁻¹
-        mean = belief.mean + rows.combine(G, inverse @ observation.residual) / upsilon
-        # The share of a weight's variance that is left lies in (0, 1]; rounding may say 0.
-        left = 1 - rows.diagonal(G, inverse) / upsilon
-        return DiagonalGaussian(mean, upsilon / jnp.maximum(left, jnp.finfo(left.dtype).eps))
+        return diagonal.condition_variance(belief, observation.rows, observation.residual)
 
     return gaussian_filter(
         model,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from bayestream import rows
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.gaussians import diagonal
 from bayestream.gaussians.diagonal import DiagonalGaussian
-from bayestream.gaussians.linalg import solve_identity_plus
 from bayestream.inflation import Inflation
 from bayestream.linearize import Observation
 from bayestream.types import (
@@ -49,10 +47,7 @@ def vdekf(
     def update(
         belief: DiagonalGaussian, observation: Observation, key: Key | None
     ) -> DiagonalGaussian:
-        G, upsilon = observation.rows, belief.diag
-        weights = solve_identity_plus(rows.gram(G, 1 / upsilon), observation.residual)
-        mean = belief.mean + rows.combine(G, weights) / upsilon
-        return DiagonalGaussian(mean, upsilon + rows.squares(G))
+        return diagonal.condition_precision(belief, observation.rows, observation.residual)
 
     return gaussian_filter(
         model,

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import rows
+from bayestream import kernels, rows
 from bayestream.gaussians import dense
+from bayestream.gaussians.linalg import inverse_of_identity_plus, solve_identity_plus
 from bayestream.rows import Rows
 from bayestream.types import Array, Key
 
@@ -44,6 +45,27 @@ def temper(belief: DiagonalGaussian, power: Array) -> DiagonalGaussian:
 def add_precision(belief: DiagonalGaussian, amount: Array) -> DiagonalGaussian:
     """Σ⁻¹ ← Σ⁻¹ + amount · I."""
     return belief._replace(diag=belief.diag + amount)
+
+
+def condition_precision(belief: DiagonalGaussian, G: Rows, residual: Array) -> DiagonalGaussian:
+    """Condition on unit-noise observations, then keep the diagonal of Σ⁻¹."""
+    if kernels.in_use() == "native":
+        return _native(belief, G, residual, keeps_variance=False)
+    mu, upsilon = belief
+    weights = solve_identity_plus(rows.gram(G, 1 / upsilon), residual)
+    return DiagonalGaussian(mu + rows.combine(G, weights) / upsilon, upsilon + rows.squares(G))
+
+
+def condition_variance(belief: DiagonalGaussian, G: Rows, residual: Array) -> DiagonalGaussian:
+    """Condition on unit-noise observations, then keep the diagonal of Σ."""
+    if kernels.in_use() == "native":
+        return _native(belief, G, residual, keeps_variance=True)
+    mu, upsilon = belief
+    inverse = inverse_of_identity_plus(rows.gram(G, 1 / upsilon))  # S⁻¹
+    mean = mu + rows.combine(G, inverse @ residual) / upsilon
+    # The share of a weight's variance that is left lies in (0, 1]; rounding may say 0.
+    left = 1 - rows.diagonal(G, inverse) / upsilon
+    return DiagonalGaussian(mean, upsilon / jnp.maximum(left, jnp.finfo(left.dtype).eps))
 
 
 def covariance_times(belief: DiagonalGaussian, vectors: Array) -> Array:
@@ -94,3 +116,10 @@ def sample(belief: DiagonalGaussian, key: Key) -> Array:
 def to_dense(belief: DiagonalGaussian) -> dense.DenseGaussian:
     """The same belief with its P×P covariance."""
     return dense.DenseGaussian(belief.mean, jnp.diag(1 / belief.diag))
+
+
+def _native(
+    belief: DiagonalGaussian, G: Rows, residual: Array, *, keeps_variance: bool
+) -> DiagonalGaussian:
+    new = kernels.diagonal_condition(*belief, G, residual, keeps_variance=keeps_variance)
+    return DiagonalGaussian(*new)

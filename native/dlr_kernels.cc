@@ -1,41 +1,17 @@
-// One instruction set's two passes. Compiled with -DREAL=float|double, -DVARIANT=<name> and
-// -DVECTOR_BYTES=16|32|64. Only builtins here: an inline function of the standard library, compiled
-// for this instruction set, could be linked in where an older one is needed.
-#include "kernels.h"
+// LO-FI's two passes, for one instruction set and precision; see vectors.h.
+#include "vectors.h"
 
 namespace bayestream {
 namespace {
 
-using Real = REAL;
-typedef Real Vec __attribute__((vector_size(VECTOR_BYTES)));
-typedef Real Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(Real)), may_alias));
-
 // Register blocks are arrays of constant size; unrolled, they live in registers.
 #define UNROLL _Pragma("GCC unroll 8")
 
-constexpr Index kWidth = VECTOR_BYTES / sizeof(Real);
 constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
                                                         // that they do not compete for cache sets
 constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
 constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
 constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
-
-inline Vec load(const Real* p) { return *reinterpret_cast<const Loose*>(p); }
-inline void store(Real* p, Vec v) { *reinterpret_cast<Loose*>(p) = v; }
-// The next address where a vector does not straddle two cache lines; costs up to kLine numbers.
-constexpr Index kLine = 64 / sizeof(Real);
-inline Real* aligned(Real* p) {
-  return reinterpret_cast<Real*>((reinterpret_cast<std::uintptr_t>(p) + 63) / 64 * 64);
-}
-inline Index min(Index a, Index b) { return a < b ? a : b; }
-inline Index max(Index a, Index b) { return a > b ? a : b; }
-inline Index padded(Index count) { return (count + kWidth - 1) / kWidth * kWidth; }
-
-inline double add_lanes(const Real* lanes) {
-  double total = 0;
-  for (Index w = 0; w < kWidth; ++w) total += lanes[w];
-  return total;
-}
 
 // Parameters of one layer handled at once: a few inputs' weights to a stretch of outputs. In a tile,
 // one input's lie `span` after another's, a whole number of vectors.
@@ -100,21 +76,6 @@ inline void settle(const Task<Real>& task, const Patch& patch, Waiting& __restri
     for (Index t = at + patch.width; t < at + patch.span; ++t)
       now.ratio[t] = now.inverse[t] = now.late[t] = now.diag[t] = 0;
   }
-}
-
-// Loops left to the compiler: `out` never overlaps the rest.
-inline void scale(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
-  for (Index t = 0; t < count; ++t) out[t] = a * x[t];
-}
-inline void scale(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
-                  Index count) {
-  for (Index t = 0; t < count; ++t) out[t] = w[t] * x[t];
-}
-inline void copy(Real* __restrict out, const Real* __restrict x, Index count) {
-  for (Index t = 0; t < count; ++t) out[t] = x[t];
-}
-inline void clear(Real* out, Index begin, Index end) {
-  for (Index t = begin; t < end; ++t) out[t] = 0;
 }
 
 // A row of z over a patch.
@@ -311,17 +272,6 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory) {
   });
 }
 
-// sum_o w_o x_o y_o, and without w; many sums at once, since the order of one is fixed.
-inline double dot(const Real* x, const Real* y, const Real* w, Index count) {
-  Vec sum = {};
-  Index t = 0;
-  for (; t + kWidth <= count; t += kWidth)
-    sum += load(x + t) * load(y + t) * (w ? load(w + t) : Vec{} + 1);
-  double total = add_lanes(reinterpret_cast<const Real*>(&sum));
-  for (; t < count; ++t) total += x[t] * y[t] * (w ? w[t] : Real(1));
-  return total;
-}
-
 void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
   const GramMemory from(task, const_cast<Real*>(memory));
   const Index low = from.low, high = from.high, all = low + high;
@@ -471,9 +421,7 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
 
 }  // namespace
 
-#define BAYESTREAM_JOIN(a, b) a##_##b
-#define BAYESTREAM_NAME(a, b) BAYESTREAM_JOIN(a, b)
-Kernels<REAL> BAYESTREAM_NAME(VARIANT, REAL)() {
+Kernels<REAL> BAYESTREAM_NAME(VARIANT, dlr, REAL)() {
   return {gram_memory, gram, finish, rotate_memory, rotate};
 }
 

@@ -1,67 +1,21 @@
 // dlr_condition: one step of LO-FI on a belief in memory, as an XLA FFI call that works in place.
-#include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
+#include <type_traits>
 #include <vector>
 
+#include "host.h"
 #include "kernels.h"
 #include "small.h"
-#include "xla/ffi/api/ffi.h"
-
-namespace ffi = xla::ffi;
 
 namespace bayestream {
 namespace {
 
 template <typename Real>
-Kernels<Real> choose();
-
-template <>
-Kernels<float> choose<float>() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return avx512_float();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2_float();
-#endif
-  return baseline_float();
-}
-
-template <>
-Kernels<double> choose<double>() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return avx512_double();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2_double();
-#endif
-  return baseline_double();
-}
-
-// Run work(0), ..., work(count - 1) on XLA's threads and this one. This thread takes whatever no
-// other has taken and waits only for parts that have begun, so it never waits for a busy pool.
-void parallel(ffi::ThreadPool& pool, Index count, const std::function<void(Index)>& work) {
-  struct Shared {
-    std::atomic<Index> next{0};
-    Index done = 0, count = 0;
-    std::mutex mutex;
-    std::condition_variable all_done;
-    const std::function<void(Index)>* work = nullptr;
-
-    void help() {
-      for (Index i; (i = next.fetch_add(1)) < count;) {
-        (*work)(i);
-        std::lock_guard<std::mutex> lock(mutex);
-        if (++done == count) all_done.notify_all();
-      }
-    }
-  };
-  auto shared = std::make_shared<Shared>();
-  shared->count = count;
-  shared->work = &work;
-  for (Index i = 1; i < std::min<Index>(count, pool.num_threads()); ++i)
-    pool.Schedule([shared] { shared->help(); });
-  shared->help();
-  std::unique_lock<std::mutex> lock(shared->mutex);
-  shared->all_done.wait(lock, [&] { return shared->done == shared->count; });
+Kernels<Real> choose() {
+  if constexpr (std::is_same_v<Real, float>)
+    return best(avx512_dlr_float, avx2_dlr_float, baseline_dlr_float);
+  else
+    return best(avx512_dlr_double, avx2_dlr_double, baseline_dlr_double);
 }
 
 // The small matrices between the two passes: how the new rows, and below them what moves the mean,
@@ -94,8 +48,6 @@ Matrix mixing(Index rank, Index rows, const Matrix& plain, const Matrix& scaled,
   solve_upper(root, rank, columns.data(), rows + 1);
   return transposed(columns, rows, rows + 1);
 }
-
-using Runner = std::function<void(Index, const std::function<void(Index)>&)>;
 
 template <typename Real>
 void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* residual,
@@ -153,11 +105,8 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
   });
 }
 
-// A layer of few outputs would be visited in runs of few parameters; its rows are written out.
+// Below this many outputs, runs are so short that writing rows out is faster.
 constexpr Index kShort = 64;
-
-// Below this many numbers a second thread costs more than it saves.
-constexpr Index kAlone = 1 << 16;
 
 template <ffi::DataType kType>
 ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout,
@@ -168,68 +117,27 @@ ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> lay
                          ffi::ResultBuffer<kType> diag_out, ffi::ResultBuffer<kType> factor_out) {
   using Real = ffi::NativeType<kType>;
   static const Kernels<Real> kernels = choose<Real>();
-  const auto last = [](const auto& dims, Index k) { return dims[dims.size() - k]; };
-  const Index size = last(mean.dimensions(), 1), rank = last(factor.dimensions(), 2);
-  const Index examples = last(deltas.dimensions(), 3), columns = last(deltas.dimensions(), 2);
-  const Index inputs = last(activations.dimensions(), 1), outputs = last(deltas.dimensions(), 1);
+  const Index size = dimension(mean, 1), rank = dimension(factor, 2);
+  const Index examples = dimension(deltas, 3), columns = dimension(deltas, 2);
   const Index batch = static_cast<Index>(mean.element_count()) / std::max<Index>(size, 1);
-  // Aliased by XLA; copied only if it chose not to.
-  const auto carry = [](const Real* from, Real* to, std::size_t count) {
-    if (from != to) std::copy_n(from, count, to);
-  };
-  carry(mean.typed_data(), mean_out->typed_data(), mean.element_count());
-  carry(diag.typed_data(), diag_out->typed_data(), diag.element_count());
-  carry(factor.typed_data(), factor_out->typed_data(), factor.element_count());
-
-  const Index layers = static_cast<Index>(layout.size()) / 2;
-  const auto one = [&](Index b, Index parts, const auto& run) {
-    // Layers lie side by side in memory, example after example; a block wants its own rows.
-    std::vector<Block<Real>> blocks;
-    std::vector<std::vector<Real>> packed;
-    const Real* a = activations.typed_data() + b * examples * inputs;
-    const Real* d = deltas.typed_data() + b * examples * columns * outputs;
-    const std::vector<Real> ones(examples, Real(1));
-    Index offset = 0, input = 0, output = 0;
-    for (Index l = 0; l < layers; ++l) {
-      const Index in = layout[2 * l], out = layout[2 * l + 1];
-      const bool written = in > 1 && out < kShort;
-      std::vector<Real> own_a, own_d;
-      for (Index n = 0; n < examples; ++n)
-        own_a.insert(own_a.end(), a + n * inputs + input, a + n * inputs + input + in);
-      for (Index m = 0; m < examples * columns; ++m)
-        for (Index i = 0; i < (written ? in : 1); ++i)
-          for (Index o = 0; o < out; ++o)
-            own_d.push_back(d[m * outputs + output + o] * (written ? own_a[m / columns * in + i] : 1));
-      packed.push_back(std::move(own_a));
-      const Real* own = written ? ones.data() : packed.back().data();
-      packed.push_back(std::move(own_d));
-      blocks.push_back({offset, written ? 1 : in, written ? in * out : out, own,
-                        packed.back().data(), nullptr});
-      offset += in * out;
-      input += in;
-      output += out;
-    }
+  carry(mean, mean_out);
+  carry(diag, diag_out);
+  carry(factor, factor_out);
+  for_beliefs(pool, batch, size * (rank + examples * columns),
+              [&](Index b, Index parts, const Runner& run) {
+    Layers<Real> layers(layout, activations.typed_data() + b * examples * dimension(activations, 1),
+                        deltas.typed_data() + b * examples * columns * dimension(deltas, 1),
+                        examples, columns, kShort);
     const Real* wait = pending.typed_data() + 4 * b;
-    const Task<Real> task = {size,    rank,    examples, columns, nullptr, layers,
+    const Task<Real> task = {size,    rank,    examples, columns,
+                             nullptr, static_cast<Index>(layers.blocks.size()),
                              wait[0], wait[1], wait[2],  wait[3],
                              mean_out->typed_data() + b * size,
                              diag_out->typed_data() + b * size,
                              factor_out->typed_data() + b * rank * size, nullptr};
-    condition(task, blocks, residual.typed_data() + b * examples * columns, kernels, parts, run);
-  };
-  const auto serial = [](Index count, const std::function<void(Index)>& work) {
-    for (Index i = 0; i < count; ++i) work(i);
-  };
-  const Index numbers = size * (rank + examples * columns);
-  if (batch > 1 && batch * numbers > kAlone) {
-    parallel(pool, batch, [&](Index b) { one(b, 1, serial); });
-  } else {
-    const Index parts = numbers > kAlone ? std::max<Index>(1, pool.num_threads()) : 1;
-    for (Index b = 0; b < batch; ++b)
-      one(b, parts, [&](Index count, const std::function<void(Index)>& work) {
-        count == 1 ? work(0) : parallel(pool, count, work);
-      });
-  }
+    condition(task, layers.blocks, residual.typed_data() + b * examples * columns, kernels, parts,
+              run);
+  });
   return ffi::Error::Success();
 }
 
@@ -254,8 +162,8 @@ auto binding() {
 }  // namespace bayestream
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float32,
-                              bayestream::dlr_condition<ffi::F32>,
-                              bayestream::binding<ffi::F32>());
+                              bayestream::dlr_condition<xla::ffi::F32>,
+                              bayestream::binding<xla::ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float64,
-                              bayestream::dlr_condition<ffi::F64>,
-                              bayestream::binding<ffi::F64>());
+                              bayestream::dlr_condition<xla::ffi::F64>,
+                              bayestream::binding<xla::ffi::F64>());

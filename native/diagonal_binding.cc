@@ -1,0 +1,105 @@
+// diagonal_condition: a diagonal belief in memory is conditioned, as an XLA FFI call that works in
+// place.
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "host.h"
+#include "kernels.h"
+#include "small.h"
+
+namespace bayestream {
+namespace {
+
+template <typename Real>
+DiagonalKernels<Real> choose() {
+  if constexpr (std::is_same_v<Real, float>)
+    return best(avx512_diagonal_float, avx2_diagonal_float, baseline_diagonal_float);
+  else
+    return best(avx512_diagonal_double, avx2_diagonal_double, baseline_diagonal_double);
+}
+
+template <typename Real>
+void condition(DiagonalTask<Real> task, const Real* residual, bool keeps_variance,
+               const DiagonalKernels<Real>& kernels, Index parts, const Runner& run) {
+  const Index rows = task.rows(), squared = rows * rows, needed = kernels.memory(task);
+  const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
+  Matrix sums(squared * parts, 0.0);
+  run(parts, [&](Index part) {
+    kernels.gram(task, part, parts, memory.get() + part * needed, sums.data() + part * squared);
+  });
+  Matrix gram(squared, 0.0);
+  for (Index part = 0; part < parts; ++part)
+    for (Index i = 0; i < squared; ++i) gram[i] += sums[part * squared + i];
+  cholesky_of_identity_plus(gram, rows);
+  const auto solved = [&](Matrix right, Index columns) {
+    solve_lower(gram, rows, right.data(), columns);
+    solve_upper(gram, rows, right.data(), columns);
+    return std::vector<Real>(right.begin(), right.end());
+  };
+  const std::vector<Real> weights = solved(Matrix(residual, residual + rows), 1);
+  task.weights = weights.data();
+  std::vector<Real> inverse;
+  if (keeps_variance) {
+    Matrix identity(squared, 0.0);
+    for (Index i = 0; i < rows; ++i) identity[i * rows + i] = 1.0;
+    inverse = solved(identity, rows);
+    task.inverse = inverse.data();
+  }
+  run(parts, [&](Index part) {
+    kernels.apply(task, part, parts, memory.get() + part * needed);
+  });
+}
+
+template <ffi::DataType kType>
+ffi::Error diagonal_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout,
+                              bool keeps_variance, ffi::Buffer<kType> mean,
+                              ffi::Buffer<kType> diag, ffi::Buffer<kType> activations,
+                              ffi::Buffer<kType> deltas, ffi::Buffer<kType> residual,
+                              ffi::ResultBuffer<kType> mean_out,
+                              ffi::ResultBuffer<kType> diag_out) {
+  using Real = ffi::NativeType<kType>;
+  static const DiagonalKernels<Real> kernels = choose<Real>();
+  const Index size = dimension(mean, 1);
+  const Index examples = dimension(deltas, 3), columns = dimension(deltas, 2);
+  const Index batch = static_cast<Index>(mean.element_count()) / std::max<Index>(size, 1);
+  carry(mean, mean_out);
+  carry(diag, diag_out);
+  for_beliefs(pool, batch, 2 * size, [&](Index b, Index parts, const Runner& run) {
+    const Layers<Real> layers(
+        layout, activations.typed_data() + b * examples * dimension(activations, 1),
+        deltas.typed_data() + b * examples * columns * dimension(deltas, 1), examples, columns, 0);
+    const DiagonalTask<Real> task = {examples, columns, layers.blocks.data(),
+                                     static_cast<Index>(layers.blocks.size()),
+                                     mean_out->typed_data() + b * size,
+                                     diag_out->typed_data() + b * size, nullptr, nullptr};
+    condition(task, residual.typed_data() + b * examples * columns, keeps_variance, kernels, parts,
+              run);
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType kType>
+auto binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .Attr<ffi::Span<const std::int64_t>>("layout")
+      .Attr<bool>("keeps_variance")
+      .Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>();
+}
+
+}  // namespace
+}  // namespace bayestream
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_diagonal_condition_float32,
+                              bayestream::diagonal_condition<xla::ffi::F32>,
+                              bayestream::binding<xla::ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_diagonal_condition_float64,
+                              bayestream::diagonal_condition<xla::ffi::F64>,
+                              bayestream::binding<xla::ffi::F64>());

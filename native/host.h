@@ -1,0 +1,129 @@
+// What the FFI calls share: the kernels for this CPU, XLA's threads, and layers as blocks.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace bayestream {
+
+namespace ffi = xla::ffi;
+
+// What the best instruction set of this CPU offers.
+template <typename Offer>
+auto best(Offer avx512, Offer avx2, Offer baseline) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return avx512();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2();
+#endif
+  return baseline();
+}
+
+// Run work(0), ..., work(count - 1) on XLA's threads and this one. This thread takes whatever no
+// other has taken and waits only for parts that have begun, so it never waits for a busy pool.
+inline void parallel(ffi::ThreadPool& pool, Index count, const std::function<void(Index)>& work) {
+  struct Shared {
+    std::atomic<Index> next{0};
+    Index done = 0, count = 0;
+    std::mutex mutex;
+    std::condition_variable all_done;
+    const std::function<void(Index)>* work = nullptr;
+
+    void help() {
+      for (Index i; (i = next.fetch_add(1)) < count;) {
+        (*work)(i);
+        std::lock_guard<std::mutex> lock(mutex);
+        if (++done == count) all_done.notify_all();
+      }
+    }
+  };
+  auto shared = std::make_shared<Shared>();
+  shared->count = count;
+  shared->work = &work;
+  for (Index i = 1; i < std::min<Index>(count, pool.num_threads()); ++i)
+    pool.Schedule([shared] { shared->help(); });
+  shared->help();
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  shared->all_done.wait(lock, [&] { return shared->done == shared->count; });
+}
+
+// Runs work(0), ..., work(count - 1), on however many threads.
+using Runner = std::function<void(Index count, const std::function<void(Index)>& work)>;
+
+// Below this many numbers a second thread costs more than it saves.
+constexpr Index kAlone = 1 << 16;
+
+// Calls one(b, parts, run) for each belief of a batch, of so many numbers each: either beliefs or
+// the parts of each go to different threads.
+template <typename One>
+void for_beliefs(ffi::ThreadPool& pool, Index batch, Index numbers, const One& one) {
+  const Runner serial = [](Index count, const std::function<void(Index)>& work) {
+    for (Index i = 0; i < count; ++i) work(i);
+  };
+  if (batch > 1 && batch * numbers > kAlone)
+    return parallel(pool, batch, [&](Index b) { one(b, 1, serial); });
+  const Index parts = numbers > kAlone ? std::max<Index>(1, pool.num_threads()) : 1;
+  const Runner together = [&](Index count, const std::function<void(Index)>& work) {
+    parallel(pool, count, work);
+  };
+  for (Index b = 0; b < batch; ++b) one(b, parts, parts == 1 ? serial : together);
+}
+
+// Results alias their arguments; copied only if XLA chose otherwise.
+template <typename Argument, typename Result>
+void carry(const Argument& from, Result& to) {
+  if (from.typed_data() != to->typed_data())
+    std::copy_n(from.typed_data(), from.element_count(), to->typed_data());
+}
+
+// The k-th dimension from the end.
+template <typename Argument>
+Index dimension(const Argument& argument, Index k) {
+  return argument.dimensions()[argument.dimensions().size() - k];
+}
+
+// A belief's layers as blocks, with the numbers they point to. In memory, layers lie side by side,
+// example after example; a block wants its own rows.
+template <typename Real>
+struct Layers {
+  std::vector<Block<Real>> blocks;
+  std::vector<std::vector<Real>> packed;
+
+  // `layout` is inputs, outputs, layer by layer. Layers of fewer outputs than `least` would be
+  // visited in runs too short; their rows are written out.
+  Layers(ffi::Span<const std::int64_t> layout, const Real* activations, const Real* deltas,
+         Index examples, Index columns, Index least) {
+    const Index layers = static_cast<Index>(layout.size()) / 2;
+    Index inputs = 0, outputs = 0;
+    for (Index l = 0; l < layers; ++l) inputs += layout[2 * l], outputs += layout[2 * l + 1];
+    Index offset = 0;
+    for (Index l = 0; l < layers; ++l) {
+      const Index in = layout[2 * l], out = layout[2 * l + 1];
+      const bool written = in > 1 && out < least;
+      std::vector<Real> a, d;
+      for (Index n = 0; n < examples; ++n)
+        a.insert(a.end(), activations + n * inputs, activations + n * inputs + in);
+      for (Index m = 0; m < examples * columns; ++m)
+        for (Index i = 0; i < (written ? in : 1); ++i) {
+          const Real scale = written ? a[m / columns * in + i] : Real(1);
+          for (Index o = 0; o < out; ++o) d.push_back(scale * deltas[m * outputs + o]);
+        }
+      if (written) a.assign(examples, Real(1));
+      packed.push_back(std::move(a));
+      packed.push_back(std::move(d));
+      blocks.push_back({offset, written ? 1 : in, written ? in * out : out,
+                        packed[2 * l].data(), packed[2 * l + 1].data(), nullptr});
+      offset += in * out;
+      activations += in;
+      deltas += out;
+    }
+  }
+};
+
+}  // namespace bayestream

@@ -1,0 +1,68 @@
+// Vectors of one instruction set and precision, for the files that are compiled once for each:
+// with -DREAL=float|double, -DVARIANT=<name> and -DVECTOR_BYTES=16|32|64. Only builtins here and
+// there: an inline function of the standard library, compiled for one instruction set, could be
+// linked in where an older one is needed.
+#pragma once
+#include "kernels.h"
+
+namespace bayestream {
+namespace {
+
+using Real = REAL;
+typedef Real Vec __attribute__((vector_size(VECTOR_BYTES)));
+typedef Real Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(Real)), may_alias));
+
+constexpr Index kWidth = VECTOR_BYTES / sizeof(Real);
+
+inline Vec load(const Real* p) { return *reinterpret_cast<const Loose*>(p); }
+inline void store(Real* p, Vec v) { *reinterpret_cast<Loose*>(p) = v; }
+// The next address where a vector does not straddle two cache lines; costs up to kLine numbers.
+constexpr Index kLine = 64 / sizeof(Real);
+inline Real* aligned(Real* p) {
+  return reinterpret_cast<Real*>((reinterpret_cast<std::uintptr_t>(p) + 63) / 64 * 64);
+}
+inline Index min(Index a, Index b) { return a < b ? a : b; }
+inline Index max(Index a, Index b) { return a > b ? a : b; }
+inline Index padded(Index count) { return (count + kWidth - 1) / kWidth * kWidth; }
+
+inline double add_lanes(const Real* lanes) {
+  double total = 0;
+  for (Index w = 0; w < kWidth; ++w) total += lanes[w];
+  return total;
+}
+
+// sum_o w_o x_o y_o, and without w; many sums at once, since the order of one is fixed.
+inline double dot(const Real* x, const Real* y, const Real* w, Index count) {
+  Vec sum = {};
+  Index t = 0;
+  for (; t + kWidth <= count; t += kWidth)
+    sum += load(x + t) * load(y + t) * (w ? load(w + t) : Vec{} + 1);
+  double total = add_lanes(reinterpret_cast<const Real*>(&sum));
+  for (; t < count; ++t) total += x[t] * y[t] * (w ? w[t] : Real(1));
+  return total;
+}
+
+// Loops left to the compiler: `out` never overlaps the rest.
+inline void scale(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
+  for (Index t = 0; t < count; ++t) out[t] = a * x[t];
+}
+inline void scale(Real* __restrict out, const Real* __restrict w, const Real* __restrict x,
+                  Index count) {
+  for (Index t = 0; t < count; ++t) out[t] = w[t] * x[t];
+}
+inline void add(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
+  for (Index t = 0; t < count; ++t) out[t] += a * x[t];
+}
+inline void copy(Real* __restrict out, const Real* __restrict x, Index count) {
+  for (Index t = 0; t < count; ++t) out[t] = x[t];
+}
+inline void clear(Real* out, Index begin, Index end) {
+  for (Index t = begin; t < end; ++t) out[t] = 0;
+}
+
+}  // namespace
+
+#define BAYESTREAM_JOIN(a, b, c) a##_##b##_##c
+#define BAYESTREAM_NAME(a, b, c) BAYESTREAM_JOIN(a, b, c)
+
+}  // namespace bayestream
