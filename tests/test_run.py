@@ -78,10 +78,12 @@ def test_step_by_step_is_run():
     np.testing.assert_allclose(LEARNER.mean(state), LEARNER.mean(expected), rtol=1e-9)
 
 
-def test_the_callers_state_survives():
-    before = jax.tree.map(np.asarray, START)
-    bs.run(LEARNER, START, (XS, YS))
-    assert_equal(before, START)
+@pytest.mark.parametrize("kind", [jnp.array, np.array], ids=["jax", "numpy"])
+def test_the_callers_state_survives(kind):
+    state = jax.tree.map(kind, START)
+    before = jax.tree.map(np.array, state)
+    bs.run(LEARNER, state, (XS, YS))
+    assert_equal(before, state)
 
 
 def test_only_what_record_asks_for_is_kept():

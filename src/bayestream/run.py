@@ -80,7 +80,8 @@ def run(
     ((20, 1), 20)
     """
     check_choice("on_bad", on_bad, {"raise": None, "skip": None})
-    state = jax.tree.map(jnp.array, state)  # chunks are donated; the caller's state is not
+    # Chunks are donated; the caller's state is not. This copies without compiling anything.
+    state = jax.device_put(state, may_alias=False)
     chunks, total = chunked(stream, estimator.model, estimator.likelihood(state))
     kept: list[Any] = []
     skipped: list[Skipped] = []
