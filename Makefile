@@ -52,15 +52,18 @@ compare: $(VENV)/.use
 docs-figures: $(VENV)/.use
 	$(BIN)/bayestream demo --out docs/figures
 
-# What a user needs, then what a contributor needs on top; both again when pyproject changes.
-$(VENV)/.use: pyproject.toml setup.py $(wildcard native/*)
+# What a user needs, or that and what a contributor needs; again when pyproject or a kernel changes.
+BUILT := pyproject.toml setup.py $(wildcard native/*)
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+$(VENV)/.use: $(BUILT)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all]'
+	$(PIP) -e '.[all]'
 	touch $@
 
-$(VENV)/.work: $(VENV)/.use
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all,test]'
-	touch $@
+$(VENV)/.work: $(BUILT)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[all,test]'
+	touch $(VENV)/.use $@
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache

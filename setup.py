@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -30,19 +31,15 @@ class BuildKernels(build_ext):
             return
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         try:
-            objects = self.compiler.compile(
-                [str(NATIVE / name) for name in ("dlr_binding.cc", "diagonal_binding.cc")],
-                output_dir=self.build_temp,
-                extra_postargs=[*COMMON, "-isystem", jax.ffi.include_dir()],
-            )
+            bindings = [str(NATIVE / name) for name in ("dlr_binding.cc", "diagonal_binding.cc")]
+            kernels = [str(NATIVE / name) for name in ("dlr_kernels.cc", "diagonal_kernels.cc")]
+            work = [(bindings, "", [], ["-isystem", jax.ffi.include_dir()])]
             for name, (width, flags) in VARIANTS.items():
                 for real in ("float", "double"):
-                    objects += self.compiler.compile(
-                        [str(NATIVE / part) for part in ("dlr_kernels.cc", "diagonal_kernels.cc")],
-                        output_dir=str(Path(self.build_temp) / f"{name}_{real}"),
-                        macros=[("REAL", real), ("VARIANT", name), ("VECTOR_BYTES", str(width))],
-                        extra_postargs=[*COMMON, *(flags if x86 else [])],
-                    )
+                    macros = [("REAL", real), ("VARIANT", name), ("VECTOR_BYTES", str(width))]
+                    work.append((kernels, f"{name}_{real}", macros, flags if x86 else []))
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = [made for part in pool.map(self.compile_part, work) for made in part]
             target = self.get_ext_fullpath(ext.name)
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             self.compiler.link_shared_object(
@@ -52,6 +49,16 @@ class BuildKernels(build_ext):
             if os.environ.get("BAYESTREAM_KERNELS") == "native":
                 raise
             print(f"bayestream: building without native kernels: {error}", file=sys.stderr)
+
+    def compile_part(self, part: tuple) -> list[str]:
+        """Some sources with their own folder, macros and flags."""
+        sources, folder, macros, flags = part
+        return self.compiler.compile(
+            sources,
+            output_dir=str(Path(self.build_temp) / folder),
+            macros=macros,
+            extra_postargs=[*COMMON, *flags],
+        )
 
 
 setup(
