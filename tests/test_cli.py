@@ -55,20 +55,33 @@ def test_run_learns_from_a_csv_and_reports_what_it_skipped(my_csv, tmp_path):
     )
     assert np.sqrt(np.mean((target - forecast) ** 2)) < 0.3 * target.std()
     assert 0.75 < np.mean((low <= target) & (target <= high)) <= 1
+    deviation = np.array([float(row["deviation"]) for row in late])
+    np.testing.assert_allclose(high - forecast, 1.6449 * deviation, rtol=1e-3)
+    scored = [row for row in rows if row["target"] and row["forecast"]]
+    assert len(scored) == 319 - 1 - 10
+    values = {n: np.array([float(row[n]) for row in scored]) for n in ("target", "forecast")}
+    spread = np.array([float(row["deviation"]) for row in scored])
+    z = (values["target"] - values["forecast"]) / spread
+    nlpd = np.mean(0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi))
+    assert f"nlpd │ {nlpd:.4g}" in said
 
 
 def test_run_names_classes(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=250)
     path = tmp_path / "two.jsonl"
-    path.write_text(
-        "".join(f'{{"x": {v:.3f}, "kind": "{"up" if v > 0 else "down"}"}}\n' for v in x)
-    )
+    kinds = np.where(x > 0, "up", "down").tolist()
+    rows = [f'{{"x": {a:.3f}, "kind": "{b}"}}' for a, b in zip(x, kinds, strict=True)]
+    path.write_text("\n".join(rows))
     said = call("run", "--data", path, "--target", "kind", "--task", "classification",
                 "--classes", 2, "--hidden", 5, "--out", tmp_path)  # fmt: skip
     assert "most frequent class" in said
     rows = list(csv.DictReader((tmp_path / "forecasts.csv").open()))
-    assert {row["forecast"] for row in rows[1:]} == {"up", "down"}
+    assert {row["forecast"] for row in rows[2:]} <= {"up", "down", "a class not seen yet"}
+    frequent = [max(("up", "down"), key=kinds[:n].count) for n in range(2, 250)]
+    wrong = np.mean([a != b for a, b in zip(frequent, kinds[2:], strict=True)])
+    printed = float(said.split("most frequent class │ misclassification │ ")[1].split()[0])
+    assert printed == pytest.approx(wrong, abs=0.02)
     assert np.mean([row["forecast"] == row["target"] for row in rows[50:]]) > 0.9
     for row in rows:
         assert float(row["p0"]) + float(row["p1"]) == pytest.approx(1, abs=1e-4)
@@ -90,6 +103,36 @@ def test_a_forecast_does_not_depend_on_its_own_label_or_on_later_ones(my_csv, tm
     assert one[same:] != other[same:]
 
 
+def test_a_forecast_names_only_classes_seen_before(tmp_path):
+    for name, label in (("one", "a"), ("other", "zzz")):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f"x,y\n1,{label}\n2,b\n3,b\n")
+        call("run", "--data", path, "--target", "y", "--task", "classification", "--classes", 2,
+             "--hidden", 3, "--out", tmp_path / name)  # fmt: skip
+    one, other = (
+        list(csv.reader((tmp_path / n / "forecasts.csv").open())) for n in ("one", "other")
+    )
+    assert one[1][2:] == other[1][2:]
+    assert one[1][2] == "a class not seen yet"
+
+
+def test_what_an_earlier_run_skipped_is_not_reported_again(my_csv, tmp_path):
+    clean = tmp_path / "clean.csv"
+    clean.write_text("size,y\n" + "".join(f"{n},{n}\n" for n in range(20)))
+    for path, expected in ((my_csv, True), (clean, False)):
+        call("run", "--data", path, "--target", "y", "--hidden", 3, "--out", tmp_path / "out")
+        assert (tmp_path / "out" / "skipped.csv").exists() == expected
+
+
+def test_the_command_line_counts_more_than_the_file(my_csv, tmp_path):
+    config = tmp_path / "lofi.toml"
+    config.write_text('method = "lofi"\nnoise = 0.1\n[options]\nrank = 2\n')
+    arguments = ("run", "--data", my_csv, "--target", "y", "--config", config, "--hidden", 3,
+                 "--out", tmp_path)  # fmt: skip
+    assert call(*arguments, "--method", "vdekf").startswith("vdekf, ")
+    assert "noise must be a positive variance" in call(*arguments, "--noise", -1, code=1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -100,6 +143,8 @@ def test_a_forecast_does_not_depend_on_its_own_label_or_on_later_ones(my_csv, tm
         (["--data", "MY", "--target", "colour"], "is the task classification?"),
         (["--data", "MY", "--target", "y", "--on-bad", "raise"], "my.csv line 52: has 2 fields"),
         (["--data", "MY", "--target", "y", "--on-bad", "sulk"], "--on-bad must be skip or raise"),
+        (["--data", "MY", "--target", "y", "--set", "drift"], "--set must be name=value"),
+        (["--data", "MY", "--target", "y", "--config", "no.toml"], "No such file"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(my_csv, tmp_path, arguments, message):

@@ -137,6 +137,61 @@ def test_held_out_trials_together_are_trials_one_by_one():
     close(together.where(trial=1)["value"], alone["value"], rtol=1e-6)
 
 
+def test_held_out_trials_may_be_of_different_lengths_and_draw_random_numbers():
+    expectation = bs.expectations.monte_carlo(samples=2)
+    learner = bs.bong(MODEL, bs.likelihoods.gaussian(0.05), rank=2, expectation=expectation)
+
+    def stream(trial):
+        return stream_of(trial).take(20 + 10 * trial)
+
+    def run(streams, trials, seed):
+        always = bs.evaluate.always(stream_of(9))
+        return bs.evaluate.held_out(
+            {"bong": learner}, streams, lambda trial: always, every=10, trials=trials, seed=seed
+        ).where(metric="rmse")
+
+    both = run(stream, 2, 0)
+    assert both.where(trial=1)["step"].tolist() == [10, 20, 30]
+    np.testing.assert_array_equal(both.where(trial=1)["value"], run(stream(1), 1, 1)["value"])
+    # The second stretch draws other numbers than the first.
+    key = jax.random.fold_in(jax.random.key(0), 1)
+    state = learner.init(jax.random.key(0))
+    for start in (0, 10):
+        part = stream(0).select(range(start, start + 10))
+        state, _ = bs.run(learner, state, part, key=jax.random.fold_in(key, start))
+    forecast = bs.predictive.linearized(learner, state, stream_of(9).examples.x)
+    expected = bs.scores.rmse(forecast, stream_of(9).examples.y)
+    close(both.where(trial=0)["value"][-1], expected, rtol=1e-6)
+
+
+def test_examples_without_a_label_are_not_tested_on():
+    test = stream_of(10).take(30)
+    y = test.examples.y.copy()
+    y[::3] = np.nan
+    gaps = bs.Stream(test.examples._replace(y=y))
+    full = test.select(np.flatnonzero(~np.isnan(y[:, 0])))
+    values = [
+        bs.evaluate.held_out(
+            {"lofi": LEARNER}, stream_of(0), lambda trial, t=t: bs.evaluate.always(t), every=60
+        )["value"]
+        for t in (gaps, full)
+    ]
+    np.testing.assert_array_equal(*values)
+    with pytest.raises(ValueError, match="at least one example with a label"):
+        bs.evaluate.held_out(
+            {"lofi": LEARNER},
+            stream_of(0),
+            lambda trial: bs.evaluate.of_task(test, stream_of(0)),
+            every=120,
+        )
+
+
+def test_an_empty_stream_has_empty_results():
+    for trials in (1, 2):
+        found = bs.evaluate.prequential({"lofi": LEARNER}, stream_of(0).take(0), trials=trials)
+        assert len(found) == 0
+
+
 def test_held_out_refuses_to_cut_delayed_labels():
     delayed = bs.streams.delayed_labels(stream_of(0), 3)
     with pytest.raises(ValueError, match="no delayed labels here"):
@@ -152,7 +207,8 @@ def test_tests_of_a_task_are_that_tasks_own():
     assert len(tests(61).x) == 30
 
 
-LOSSES = st.lists(st.one_of(st.floats(-100, 100), st.just(np.nan)), min_size=1, max_size=40)
+NUMBERS = st.one_of(st.floats(-100, 100), st.just(np.nan), st.just(1e20))
+LOSSES = st.lists(NUMBERS, min_size=1, max_size=40)
 
 
 def plain_mean(values, weights):
@@ -176,6 +232,12 @@ def test_summaries_are_weighted_means_of_the_known_losses(losses, size, factor):
         close(summary.of(values), expected, rtol=1e-7, atol=1e-9)
 
 
+def test_a_large_loss_leaves_the_window_without_a_trace():
+    losses = np.array([1.0] * 10 + [1e20] + [1.0] * 20)
+    assert summaries.window(10).of(losses)[-1] == 1.0
+    assert summaries.window(5).of(np.array([1.0, -np.inf]))[-1] == -np.inf
+
+
 def test_an_infinite_loss_leaves_the_window_with_its_step():
     losses = np.array([1.0, np.inf, 3.0, 5.0])
     assert summaries.window(2).of(losses).tolist() == [1.0, np.inf, np.inf, 4.0]
@@ -195,6 +257,29 @@ def test_results_average_over_trials_with_their_standard_error():
     close(averaged["mean"], values.mean(axis=0))
     close(averaged["error"], values.std(axis=0, ddof=1) / 2)
     assert np.isnan(results.where(trial=0).averaged()["error"]).all()
+    gaps = dict(results.columns)
+    gaps["value"] = np.where((gaps["trial"] == 3) & (gaps["step"] == 2), np.nan, gaps["value"])
+    gaps["task"] = np.where(gaps["step"] > gaps["trial"], 1, 0)  # trials change at other times
+    averaged = bs.Results(gaps).averaged()
+    assert averaged["trials"].tolist() == [4, 3, 4]
+    close(averaged["mean"][1], values[:3, 1].mean())
+
+
+def test_curves_show_means_bands_and_change_points():
+    pytest.importorskip("matplotlib")
+    results = bs.evaluate.prequential({"lofi": LEARNER, "ogd": SGD}, stream_of, trials=2)
+    figure = bs.plots.curves(results, summary="cumulative")
+    above, below = figure.axes
+    assert (above.get_ylabel(), below.get_ylabel()) == ("rmse", "nlpd")
+    drawn = {line.get_label(): line for line in above.lines}
+    shown = results.where(summary="cumulative", metric="rmse")
+    expected = shown.where(method="lofi").averaged()["mean"]
+    np.testing.assert_array_equal(drawn["lofi"].get_ydata(), expected)
+    changes = [line.get_xdata()[0] for line in above.lines if len(set(line.get_xdata())) == 1]
+    assert changes == [61]
+    assert len(above.collections) == 2  # a band each
+    with pytest.raises(ValueError, match="summary must be one of cumulative, window 200"):
+        bs.plots.curves(results, summary="fading")
 
 
 def test_results_survive_parquet(tmp_path):

@@ -247,8 +247,22 @@ def test_a_label_that_arrives_at_once_is_not_delayed():
     np.testing.assert_allclose(LEARNER.mean(found), LEARNER.mean(expected), rtol=1e-9)
 
 
+def test_a_label_may_arrive_in_a_chunk_that_has_no_delays():
+    delay = np.where(np.arange(COUNT) == 490, 20, 0)
+    found, _ = bs.run(LEARNER, START, bs.Stream(bs.Example(XS, YS, delay=delay)))
+    state, update = START, jax.jit(LEARNER.update)
+    for now in range(COUNT):
+        state = LEARNER.predict(state)
+        for then in {490: [], 510: [490, 510]}.get(now, [now]):
+            state = update(state, XS[then], YS[then])
+    np.testing.assert_allclose(LEARNER.mean(found), LEARNER.mean(state), rtol=1e-7)
+    assert int(found.step) == COUNT
+
+
 def test_a_delay_must_be_a_whole_number():
     with pytest.raises(ValueError, match="steps must be whole numbers"):
         bs.streams.delayed_labels(bs.Stream(bs.Example(XS, YS)), -1)
     with pytest.raises(ValueError, match="example 0 of the stream: delay must be a whole number"):
         bs.run(LEARNER, START, [bs.Example(XS[0], YS[0], 0, 0.5)])
+    with pytest.raises(ValueError, match="delay must be a whole number, 0 or above, got inf"):
+        bs.run(LEARNER, START, [bs.Example(XS[0], YS[0], 0, np.inf)])

@@ -1,5 +1,6 @@
 """The user's own rows: read, encoded without peeking, refused with a place and a reason."""
 
+import datetime
 import gzip
 import io
 import json
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import bayestream as bs
 from bayestream.streams import datasets
-from bayestream.streams.files import read
+from bayestream.streams.files import count, read
 
 CSV = """size,colour,when,y
 1.5,red,2024-01-01,10
@@ -116,6 +117,69 @@ def test_classes_are_numbered_as_they_appear_and_too_many_are_refused():
     assert table.skipped[0] == ("row 4", "column label: 'maybe' is one more class than 2")
 
 
+def test_a_refused_row_teaches_nothing():
+    rows = [{"x": 1.0, "y": "a"}, {"x": "bad", "y": "b"}, {"x": 2.0, "y": "c"}]
+    found = bs.streams.table(rows, target="y", task="classification", on_bad="skip")
+    assert found.classes == ("a", "c")
+    assert [row.classes for row in found.rows] == [0, 1]  # known before each
+
+
+def test_units_are_not_known_before_ten_labels():
+    rows = [{"x": 1.0, "y": float(number)} for number in range(12)]
+    scales = [row.scale for row in bs.streams.table(rows, target="y", task="regression").rows]
+    assert np.isnan(scales).tolist() == [True] * 10 + [False] * 2
+
+
+@pytest.mark.parametrize("value", ["1e200", 10**400, float("inf"), "oops", [1, 2]])
+def test_a_number_that_cannot_be_squared_is_refused(value):
+    rows = [{"x": 1.0, "y": 1.0}, {"x": value, "y": 1.0}, {"x": 3.0, "y": 1.0}]
+    found = bs.streams.table(rows, target="y", task="regression", on_bad="skip")
+    assert found.skipped[0].place == "row 2"
+    assert found.skipped[0].reason.startswith("column x: ")
+    np.testing.assert_allclose(found.stream.examples.x[:, 0], [0, 1])
+
+
+def test_dates_of_every_kind_are_seconds():
+    day = datetime.date(2024, 1, 2)
+    dates = (day, datetime.datetime(2024, 1, 2), np.datetime64("2024-01-02"), "2024-01-02")
+    first = {"when": "2024-01-01", "y": 1.0}
+    for date in dates:
+        rows = [first, {"when": date, "y": 1.0}, {"when": "2024-01-03", "y": 1.0}]
+        found = bs.streams.table(rows, target="y", task="regression")
+        np.testing.assert_allclose(found.stream.examples.x[:, 0], [0, 1, np.sqrt(1.5)])
+        assert bs.streams.table(rows[1:], target="y", task="regression").columns.numeric == (
+            "when",
+        )
+
+
+def test_broken_text_is_reported_where_it_is(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes('a,y\n1,1\n"x\ny",2\n\xe9,3\n"never,4\n5,5\n'.encode("latin-1"))
+    rows = list(read(path))
+    assert [(row.place, row.problem) for row in rows] == [
+        ("t.csv line 2", ""),
+        ("t.csv lines 3 to 4", ""),
+        ("t.csv line 5", "is not UTF-8"),
+        ("t.csv lines 6 to 7", "unexpected end of data"),
+    ]
+    cut = tmp_path / "t.csv.gz"
+    cut.write_bytes(gzip.compress(b"a,y\n" + b"1,1\n" * 5000)[:-20])
+    assert list(read(cut))[-1].problem == "is cut off: the file is not whole"
+
+
+def test_words_for_nothing_are_classes_but_not_numbers():
+    rows = [{"x": "?", "y": "none"}, {"x": 1.0, "y": "?"}, {"x": 2.0, "y": ""}]
+    found = bs.streams.table(rows, target="y", task="classification")
+    assert found.classes == ("none", "?")
+    assert found.columns.numeric == ("x",)
+
+
+def test_files_are_counted(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    (tmp_path / "t.jsonl").write_text('{"a": 1}\n')
+    assert (count(tmp_path / "t.csv"), count(tmp_path / "t.jsonl"), count("-")) == (2, 1, None)
+
+
 def same_rows(source):
     found = bs.streams.table(source, target="b", task="regression").stream.examples
     np.testing.assert_array_equal(found.x[:, 0], [0, 1, np.sqrt(1.5)])
@@ -137,7 +201,8 @@ def test_every_kind_of_source_gives_the_same_rows(tmp_path, monkeypatch):
     same_rows(rows)
     same_rows(iter(rows))
     same_rows([({"a": row["a"]}, row["b"]) for row in rows])
-    for written in (lines, text):
+    same_rows([(np.array([row["a"]]), row["b"]) for row in rows])
+    for written in (lines, text, "\ufeff" + text):
         monkeypatch.setattr(sys, "stdin", io.StringIO(written))
         same_rows("-")
     folder = tmp_path / "parts"
@@ -171,6 +236,9 @@ def test_a_column_that_appears_late_is_not_dropped_in_silence():
         ({"target": "z"}, "target must be one of size, colour, when, y, got 'z'"),
         ({"task": "ranking"}, "task must be 'regression' or 'classification', got 'ranking'"),
         ({"on_bad": "ignore"}, "on_bad must be 'raise' or 'skip', got 'ignore'"),
+        ({"target": 4}, "target must be a column of 4, got 4"),
+        ({"slots": 0}, "slots must be a whole number, 1 or above"),
+        ({"classes": 1}, "classes must be a whole number, 2 or above"),
         ({"categorical": ["z"]}, "categorical must be one of size, colour, when, y, got 'z'"),
     ],
 )

@@ -112,7 +112,7 @@ def impossible(chunk: Example, model: Model, likelihood: Likelihood) -> list[str
     """For each example, why its values cannot be, or an empty string."""
     finite = np.isfinite(chunk.x).reshape(len(chunk.x), -1).all(axis=1)
     delays = np.asarray(chunk.delay, float)
-    whole = (delays >= 0) & (delays == np.floor(delays))
+    whole = np.isfinite(delays) & (delays >= 0) & (delays == np.floor(delays))
     labels = np.asarray(chunk.y, jnp.result_type(float))
     known = np.asarray(_possible(likelihood.missing, likelihood.support, model.outputs, labels))
     reasons = np.full(len(chunk.x), "", object)

@@ -154,8 +154,7 @@ def held_out(
                     states, _ = run_together(learner, states, part, record=None, keys=now)
                     step = start + len(part[0])
                     for trial, state in zip(group, states, strict=True):
-                        x, y, *_ = examined[trial](step)
-                        found = examine(state, jnp.asarray(x), jnp.asarray(y))
+                        found = examine(state, *labelled(examined[trial](step)))
                         task = np.asarray(chosen[trial].examples.task)[step - 1]
                         for metric, value in found.items():
                             parts.append(
@@ -244,15 +243,15 @@ def score_each(forecast: Forecaster, metrics: tuple[tuple[str, Metric], ...]) ->
         missing = estimator.likelihood(state).missing(y)
         found = forecast(estimator, state, example.x)
         known = jnp.where(missing, jnp.zeros_like(y), y)
-        return {
-            name: jnp.where(missing, jnp.nan, metric.score(found, known))
-            for name, metric in metrics
-        }
+        # NaN is a label that is missing; a forecast that is not a number has an infinite loss.
+        losses = {name: metric.score(found, known) for name, metric in metrics}
+        losses = {name: jnp.where(jnp.isnan(v), jnp.inf, v) for name, v in losses.items()}
+        return {name: jnp.where(missing, jnp.nan, v) for name, v in losses.items()}
 
     return record
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def score_many(
     learner: Estimator, forecast: Forecaster, metrics: tuple[tuple[str, Metric], ...]
 ) -> Callable[[State, Array, Array], dict[str, Array]]:
@@ -263,6 +262,16 @@ def score_many(
         return {name: metric.score(found, y) for name, metric in metrics}
 
     return jax.jit(examine)
+
+
+def labelled(examples: Example) -> tuple[Array, Array]:
+    """X and Y of the examples that have a label, to be tested on; at least one must."""
+    y = np.asarray(examples.y, np.float64)
+    known = np.flatnonzero(~np.isnan(y).any(axis=tuple(range(1, y.ndim))))
+    if not len(known):
+        raise ValueError("tests must hold at least one example with a label, got none.")
+    x = np.asarray(examples.x[known])  # which may be made only now
+    return jnp.asarray(x), jnp.asarray(np.asarray(examples.y)[known])
 
 
 def _summarised(

@@ -63,6 +63,8 @@ def curves(results: Results, *, summary: str | None = None) -> Figure:
     >>> len(curves(results).axes)
     1
     """
+    if not len(results):
+        raise ValueError("results must have rows to be drawn, got none.")
     chosen = results.unique("summary")[-1] if summary is None else summary
     shown = results.where(summary=chosen)
     if not len(shown):
@@ -97,10 +99,10 @@ def curves(results: Results, *, summary: str | None = None) -> Figure:
 
 
 def _changes(averaged: Results) -> list[Any]:
-    """The steps at which a task begins, but the first."""
+    """The steps at which a task begins, but the first; between tests far apart, nobody knows."""
     step, first = np.unique(averaged["step"], return_index=True)
     task = averaged["task"][first]
-    return step[1:][task[1:] != task[:-1]].tolist()
+    return step[1:][(task[1:] != task[:-1]) & (np.diff(step) == 1)].tolist()
 
 
 def _limits(values: Any) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Column = NDArray[Any]
 # What makes two rows measurements of the same thing, but for the trial.
-_SAME = ("method", "metric", "summary", "step", "task")
+_SAME = ("method", "metric", "summary", "step")
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,25 @@ class Results:
         return list(dict.fromkeys(self[name].tolist()))
 
     def averaged(self) -> Results:
-        """Over trials: columns mean, error (the standard error of it) and trials for value."""
-        groups, places = self._groups
-        trials = np.bincount(places, minlength=len(groups)).astype(float)
+        """Over trials: columns mean, error (the standard error of it) and trials for value.
+
+        Values that are not known (NaN) do not count; the task is the first trial's.
+        """
+        groups, places, firsts = self._groups
         value = self["value"].astype(float)
-        mean = np.bincount(places, value, len(groups)) / trials
+        known = ~np.isnan(value)
+        trials = np.bincount(places[known], minlength=len(groups))
         with np.errstate(invalid="ignore", divide="ignore"):
-            squares = np.bincount(places, (value - mean[places]) ** 2, len(groups))
+            mean = np.bincount(places[known], value[known], len(groups)) / trials
+            squares = np.bincount(places[known], ((value - mean[places]) ** 2)[known], len(groups))
             error = np.sqrt(squares / (trials - 1) / trials)  # of one trial, nothing is known
         named = dict(zip(_SAME, zip(*groups, strict=True), strict=True)) if groups else {}
         return Results.of(
             **{name: named.get(name, []) for name in _SAME},
+            task=self["task"][firsts],
             mean=mean,
             error=error,
-            trials=trials.astype(int),
+            trials=trials,
         )
 
     def save(self, path: str | Path) -> Path:
@@ -99,11 +104,13 @@ class Results:
         return import_module("pandas").DataFrame(dict(self.columns))
 
     @cached_property
-    def _groups(self) -> tuple[list[tuple[Any, ...]], NDArray[np.int64]]:
+    def _groups(self) -> tuple[list[tuple[Any, ...]], NDArray[np.int64], NDArray[np.int64]]:
+        """What is the same but for the trial, each row's group, and each group's first row."""
         numbers: dict[tuple[Any, ...], int] = {}
         rows = zip(*(self[name].tolist() for name in _SAME), strict=True)
-        places = [numbers.setdefault(row, len(numbers)) for row in rows]
-        return list(numbers), np.array(places, int)
+        places = np.array([numbers.setdefault(row, len(numbers)) for row in rows], int)
+        _, firsts = np.unique(places, return_index=True)
+        return list(numbers), places, firsts
 
 
 def _column(values: Any) -> Column:

@@ -126,7 +126,8 @@ def run_together(
     (2, (250, 1))
     """
     alike = len({len(stream) for stream in streams}) == 1
-    if len(states) == 1 or not alike or any(np.any(s.examples.delay) for s in streams):
+    empty = not len(streams[0])
+    if len(states) == 1 or empty or not alike or any(np.any(s.examples.delay) for s in streams):
         one_by_one = [
             run(estimator, state, stream, record=record, key=key, progress=False)
             for state, stream, key in zip(states, streams, keys, strict=True)
@@ -171,6 +172,13 @@ def step(
     if reason:
         raise ValueError(reason)
     return _step(estimator, record, state, example, key)
+
+
+def forget() -> None:
+    """Drop the programs compiled for estimators so far; those that run again compile again."""
+    programs: tuple[Any, ...] = (_step, _scan, _scan_trials, _scan_delayed)
+    for program in programs:
+        program.clear_cache()
 
 
 def _one_step(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from bayestream.checks import check_fraction, check_whole
@@ -41,11 +42,7 @@ def window(size: int = 200) -> Summary:
 
     def of(losses: Floats) -> Floats:
         known = ~np.isnan(losses)
-        finite = np.isfinite(losses)
-        total = _last(np.where(finite, losses, 0.0), size)
-        # An infinite loss leaves with its step, as any other does.
-        total[_last((known & ~finite).astype(float), size) > 0] = np.inf
-        return _ratio(total, _last(known.astype(float), size))
+        return _ratio(_last(np.where(known, losses, 0.0), size), _last(known.astype(float), size))
 
     return Summary(f"window {size}", of)
 
@@ -74,9 +71,10 @@ def fading(factor: float = 0.99) -> Summary:
 
 def _last(values: Floats, size: int) -> Floats:
     """The sum of the last `size` values, at each step."""
-    sums = np.cumsum(values, axis=-1)
-    sums[..., size:] = sums[..., size:] - sums[..., :-size]
-    return sums
+    # Not a difference of running sums: a large loss would take the others' digits away for good.
+    before = np.zeros((*values.shape[:-1], size))
+    padded = np.concatenate([before, values], axis=-1)
+    return sliding_window_view(padded, size, axis=-1)[..., 1:, :].sum(axis=-1)
 
 
 def _ratio(total: Floats, count: Floats) -> Floats:

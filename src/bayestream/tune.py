@@ -6,74 +6,26 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from bayestream import estimators, predictive
+from bayestream import estimators
 from bayestream.checks import check_choice, check_whole
-from bayestream.evaluate import METRICS, Forecaster, score_each, score_many
+from bayestream.objectives import HopelessError, Objective, Report, prequential, validation
 from bayestream.progress import Progress
-from bayestream.run import run
+from bayestream.run import forget
 from bayestream.spaces import Range, Space
-from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model, Stream
+from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
+
+__all__ = ["NOISE", "Objective", "Tuned", "build", "prequential", "tune", "validation"]
 
 Numbers = dict[str, float]
-# Told how good a trial is after each stretch of the stream; raises HopelessError to give it up.
-Report = Callable[[float], None]
-Objective = Callable[[Estimator, Report], float]
 NOISE = Range(1e-4, 1.0)  # of a target that has been standardised
-_PIECES = 4  # stretches of the stream between which a trial may be given up
-_NLPD = (("nlpd", METRICS["nlpd"]),)
-
-
-class HopelessError(Exception):
-    """A trial that is not worth finishing."""
-
-
-def prequential(
-    stream: Stream, *, forecast: Forecaster = predictive.default, seed: int = 0
-) -> Objective:
-    """The mean negative log predictive density of each example before it is learnt from."""
-    record = score_each(forecast, _NLPD)
-
-    def objective(learner: Estimator, report: Report) -> float:
-        state = learner.init(jax.random.key(seed))
-        losses: list[np.ndarray] = []
-        for number, piece in enumerate(_pieces(stream)):
-            key = jax.random.fold_in(jax.random.key(seed), number)
-            state, kept = run(learner, state, piece, record=record, key=key, progress=False)
-            losses.append(np.asarray(kept["nlpd"], np.float64))
-            report(_mean(losses))
-        return _mean(losses)
-
-    return objective
-
-
-def validation(
-    train: Stream, held_out: Stream, *, forecast: Forecaster = predictive.default, seed: int = 0
-) -> Objective:
-    """The negative log predictive density of held-out data after training; for data at rest.
-
-    What is held out must be part of the training data: the test set has no place in tuning.
-    """
-    x, y = jnp.asarray(held_out.examples.x), jnp.asarray(held_out.examples.y)
-
-    def objective(learner: Estimator, report: Report) -> float:
-        examine = score_many(learner, forecast, _NLPD)
-        state, value = learner.init(jax.random.key(seed)), math.nan
-        for number, piece in enumerate(_pieces(train)):
-            key = jax.random.fold_in(jax.random.key(seed), number)
-            state, _ = run(learner, state, piece, record=None, key=key, progress=False)
-            value = float(examine(state, x, y)["nlpd"])
-            report(value)
-        return value
-
-    return objective
+_AT_RANDOM = 10  # trials before the search is guided by what it has found
 
 
 class Tuned(NamedTuple):
@@ -95,7 +47,7 @@ class Tuned(NamedTuple):
         """The call, ready to paste."""
         noise = f"({self.best['noise']:.4g})" if "noise" in self.best else ""
         likelihood = f"bs.likelihoods.gaussian{noise}" if noise else "likelihood"
-        options = [f"{name}={value!r}" for name, value in self.fixed.items()]
+        options = [f"{name}={_literal(value) or name}" for name, value in self.fixed.items()]
         options += [
             f"{name}={self.space[name].code.format(self.space[name].short(value))}"
             for name, value in self.best.items()
@@ -109,7 +61,8 @@ class Tuned(NamedTuple):
         lines = [f'method = "{self.method}"', *self._comment()]
         if "noise" in self.best:
             lines.append(f"noise = {self.best['noise']:.4g}")
-        options = [f"{name} = {json.dumps(value)}" for name, value in self.fixed.items()]
+        literal = {name: _literal(value) for name, value in self.fixed.items()}
+        options = [f"{n} = {v}" if v else f"# {n}: as it was given" for n, v in literal.items()]
         options += [
             f"{name} = {self.space[name].short(value)}"
             for name, value in self.best.items()
@@ -164,7 +117,8 @@ def tune(
         model: the network.
         likelihood: what its output means; or a function of the noise, such as
             `bs.likelihoods.gaussian` itself, and the noise is searched for as well.
-        objective: `prequential(stream)`, or `validation(train, held_out)`.
+        objective: `prequential(stream)`, `validation(train, held_out)`, or an `Objective` of your
+            own.
         fixed: options that are given, not searched: {"rank": 10}.
         space: where to look, by default what the estimator declares.
         known: good values to try first.
@@ -172,8 +126,8 @@ def tune(
         trials: how many in all, those of an earlier run with the same storage among them.
         workers: threads; compilation takes most of the time, and two compile at once. With more
             than one, which trials come first, and so the result, depends on timing.
-        seed: of the search. With one worker, a search that was stopped and resumed is the same as
-            one that was not.
+        seed: of the search. With one worker, a search that was stopped and resumed, or made longer,
+            is the same as one that was not.
         storage: a file (SQLite) to keep trials in, so that a search can be resumed.
         study: the search's name in that file.
         progress: as in `run`.
@@ -189,30 +143,33 @@ def tune(
     check_whole("trials", trials, 1)
     check_whole("workers", workers, 1)
     fixed = dict(fixed or {})
-    declared = check_choice("method", method, estimators.SPACES) if space is None else space
-    searched = {name: place for name, place in declared.items() if name not in fixed}
+    declared = dict(check_choice("method", method, estimators.SPACES) if space is None else space)
     if callable(likelihood):
-        searched["noise"] = NOISE
-    search = _study(optuna, storage, study or method, searched, fixed, seed)
+        declared["noise"] = NOISE
+    searched = {name: place for name, place in declared.items() if name not in fixed}
+    for name in {name for values in known for name in values} - set(searched):
+        raise ValueError(f"known must be of {', '.join(searched)}, got {name!r}.")
+    about = [method, model.size, model.inputs, model.outputs, objective.about, seed]
+    search = _study(optuna, storage, study or method, searched, fixed, about)
     lock = Lock()
     distributions = {
         name: optuna.distributions.FloatDistribution(place.low, place.high, log=True)
         for name, place in searched.items()
     }
-    started = len(_finished(search))
+    started, stop = len(_finished(search)), Event()
 
     def ask() -> Any:
         """The next trial: it depends on what is finished and on its number, not on this process."""
         nonlocal started
         with lock:
-            if started >= trials:
+            if started >= trials or stop.is_set():
                 return None
             if started < len(known):
                 values = {n: searched[n].searched(v) for n, v in known[started].items()}
                 search.enqueue_trial(values)
             search.sampler = optuna.samplers.TPESampler(
                 seed=np.random.SeedSequence([seed, started]).generate_state(1)[0],
-                n_startup_trials=min(10, max(1, trials // 3)),
+                n_startup_trials=_AT_RANDOM,
                 # Unfinished trials count only among workers: one that was cut off must not.
                 constant_liar=workers > 1,
             )
@@ -220,26 +177,32 @@ def tune(
             return search.ask(distributions)
 
     def work(bar: Progress) -> None:
-        while (trial := ask()) is not None:
-            numbers = {name: searched[name].value(v) for name, v in trial.params.items()}
-            learner = build(method, model, likelihood, numbers, searched, fixed)
-            try:
-                value = objective(learner, _reporter(trial))
-            except HopelessError:
-                value = math.nan
-            with lock:
-                pruned = not math.isfinite(value)
-                state = optuna.trial.TrialState.PRUNED if pruned else None
-                search.tell(trial, None if pruned else value, state=state)
-                bar.label = f"tuning {method}, best {_best(search)[1]:.4f},"
-                bar.advance(1)
+        try:
+            while (trial := ask()) is not None:
+                numbers = {name: searched[name].value(v) for name, v in trial.params.items()}
+                learner = build(method, model, likelihood, numbers, declared, fixed)
+                try:
+                    value = objective.value(learner, _reporter(trial))
+                except HopelessError:
+                    value = math.nan
+                with lock:
+                    pruned = not math.isfinite(value)
+                    state = optuna.trial.TrialState.PRUNED if pruned else None
+                    search.tell(trial, None if pruned else value, state=state)
+                    bar.label = f"tuning {method}, best {_best(search)[1]:.4f},"
+                    bar.advance(1)
+                forget()  # no trial's programs serve another
+        finally:
+            stop.set()  # an interruption, or an error, is everybody's
 
-    before = None if baseline is None else objective(baseline, lambda value: None)
+    before = None if baseline is None else objective.value(baseline, lambda value: None)
     with Progress(f"tuning {method}", total=trials, show=progress) as bar:
         bar.advance(min(started, trials))
-        with ThreadPoolExecutor(workers) as pool:
-            for future in [pool.submit(work, bar) for _ in range(workers)]:
-                future.result()
+        with ThreadPoolExecutor(max(workers - 1, 1)) as pool:
+            others = [pool.submit(work, bar) for _ in range(workers - 1)]
+            work(bar)
+            for other in others:
+                other.result()
     params, value = _best(search)
     if math.isinf(value):
         raise ValueError(f"no trial of {trials} gave a finite value; widen the space.")
@@ -248,7 +211,7 @@ def tune(
 
 
 def _reporter(trial: Any) -> Report:
-    steps = iter(range(_PIECES + 1))
+    steps = count()
 
     def report(value: float) -> None:
         if not math.isfinite(value):
@@ -266,7 +229,7 @@ def _study(
     name: str,
     space: Space,
     fixed: Mapping[str, Any],
-    seed: int,
+    about: list[Any],
 ) -> Any:
     if storage is not None:
         Path(storage).parent.mkdir(parents=True, exist_ok=True)
@@ -277,11 +240,12 @@ def _study(
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1),
     )
     ranges = {key: [place.low, place.high] for key, place in space.items()}
-    described = json.dumps([ranges, {k: repr(v) for k, v in fixed.items()}, seed], sort_keys=True)
+    given = {key: _literal(value) for key, value in fixed.items()}
+    described = json.dumps([ranges, given, about], sort_keys=True)
     earlier = found.user_attrs.setdefault("described", described)
     if earlier != described:
         raise ValueError(
-            f"{storage} holds a search named {name!r} with other settings; "
+            f"{storage} holds a search named {name!r} with other settings or other data; "
             "choose another file or another name."
         )
     found.set_user_attr("described", described)
@@ -293,21 +257,17 @@ def _finished(search: Any) -> list[Any]:
 
 
 def _best(search: Any) -> tuple[dict[str, float], float]:
-    done = [trial for trial in _finished(search) if trial.value is not None]
+    # A trial that was given up has a value too: its last report.
+    done = [trial for trial in _finished(search) if trial.state.name == "COMPLETE"]
     best = min(done, key=lambda trial: trial.value, default=None)
     return ({}, math.inf) if best is None else (best.params, best.value)
 
 
-def _pieces(stream: Stream) -> list[Stream]:
-    if np.any(stream.examples.delay):  # labels would get lost between the pieces
-        return [stream]
-    return [stream.select(part) for part in np.array_split(np.arange(len(stream)), _PIECES)]
-
-
-def _mean(losses: list[np.ndarray]) -> float:
-    known = np.concatenate(losses)
-    known = known[~np.isnan(known)]
-    return float(np.mean(known)) if known.size else math.inf
+def _literal(value: Any) -> str:
+    """As Python and TOML both write it; empty for what neither can."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return ""
+    return json.dumps(value)
 
 
 def _optuna() -> Any:

@@ -18,7 +18,7 @@ def plainly(command: Callable[P, None]) -> Callable[P, None]:
     def plain(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-        except (ValueError, TypeError, OSError, ImportError) as error:
+        except (ValueError, TypeError, OSError, EOFError, ImportError) as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
 

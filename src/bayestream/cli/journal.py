@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +19,7 @@ from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable
 from bayestream.summaries import window
 
+_SHOWN = 5  # skipped rows on the screen
 _Z90 = 1.6448536269514722  # a Gaussian's 95% quantile: the middle 90% ends there
 
 
@@ -55,8 +60,8 @@ class Numbers:
             (row.place, "" if row.target is None else row.target, *map(_short, line))
             for row, line in zip(rows, numbers, strict=True)
         ]
-        plain = np.where(np.isnan(scale), np.nan, np.abs(target - centre))
-        return lines, np.stack([np.abs(target - mean), plain, nlpd], axis=1)
+        losses = np.stack([np.abs(target - mean), np.abs(target - centre), nlpd], axis=1)
+        return lines, _scored(losses, ~np.isnan(target) & ~np.isnan(scale))
 
 
 class Labels:
@@ -73,13 +78,13 @@ class Labels:
     def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
         """Classes by their names; p0, p1, … are in the order in which classes first appeared."""
         probabilities, _ = values
-        names = [*self._source.names]
+        names = [*self._source.names]  # a row may name those before it alone
         best = probabilities.argmax(axis=1)
         lines = [
             (
                 row.place,
                 "" if row.target is None else row.target,
-                names[top] if top < len(names) else "a class not seen yet",
+                names[top] if top < row.classes else "a class not seen yet",
                 *map(_short, (line[top], *line)),
             )
             for row, top, line in zip(rows, best, probabilities, strict=True)
@@ -91,32 +96,75 @@ class Labels:
         for index in range(len(rows)):
             frequent[index] = self._counts.argmax()
             self._counts[label[index]] += known[index]
-        chance = np.maximum(probabilities[np.arange(len(rows)), label], 1e-38)
+        chance = probabilities[np.arange(len(rows)), label]
+        chance = np.where(chance < 1e-38, 1e-38, chance)  # NaN stays
         losses = np.stack([best != label, frequent != label, -np.log(chance)], axis=1)
-        return lines, np.where(known[:, None], losses, np.nan)
+        return lines, _scored(losses, known)
+
+
+def _scored(losses: NDArray[Any], known: NDArray[Any]) -> NDArray[Any]:
+    """NaN where nothing can be said yet; infinite where the forecast is not a number."""
+    finite = np.where(np.isnan(losses), np.inf, losses)
+    return np.where(known[:, None], finite, np.nan)
 
 
 class Journal:
-    """Everything scored so far."""
+    """Everything forecast, written down as it comes: forecasts.csv, and skipped.csv if need be."""
 
-    def __init__(self, writer: Writer, size: int) -> None:
-        self.header = writer.header
-        self.skipped: list[Unreadable] = []
-        self._writer, self._size = writer, size
-        self._all: list[NDArray[Any]] = []
+    def __init__(self, writer: Writer, size: int, out: Path) -> None:
+        self._writer, self._size, self._out = writer, size, out
+        self._all = array("d")  # losses, row after row
         self._recent = np.zeros((0, len(writer.losses)))
+        self._skipped: list[Unreadable] = []  # the first few
+        self._skips = 0
+        self._files = ExitStack()
 
-    def write(self, rows: Sequence[Encoded], values: Any) -> list[Any]:
-        """Score forecasts, and give their lines for the file."""
+    def __enter__(self) -> Journal:
+        self._out.mkdir(parents=True, exist_ok=True)
+        (self._out / "skipped.csv").unlink(missing_ok=True)  # an earlier run's
+        self._forecasts = self._open("forecasts.csv", self._writer.header)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def write(self, rows: Sequence[Encoded], values: Any) -> None:
+        """Score forecasts, and write them down."""
         lines, losses = self._writer.write(rows, values)
-        self._all.append(losses)
+        self._all.extend(losses.ravel())
         self._recent = np.concatenate([self._recent, losses])[-self._size :]
-        return lines
+        csv.writer(self._forecasts).writerows(lines)
+        self._forecasts.flush()
+
+    def skip(self, bad: Sequence[Unreadable]) -> None:
+        """Write down what could not be read."""
+        if bad and not self._skips:
+            self._refused = self._open("skipped.csv", Unreadable._fields)
+        if bad:
+            csv.writer(self._refused).writerows(bad)
+            self._refused.flush()
+        self._skipped = (self._skipped + list(bad))[:_SHOWN]
+        self._skips += len(bad)
+
+    def _open(self, name: str, header: Sequence[str]) -> TextIO:
+        path = self._out / name
+        file = self._files.enter_context(path.open("w", newline="", encoding="utf-8"))
+        csv.writer(file).writerow(header)
+        return file
+
+    def skips(self) -> list[str]:
+        """What was skipped, in lines; none if nothing was."""
+        if not self._skips:
+            return []
+        lines = [f"skipped {self._skips} row{'s' if self._skips > 1 else ''}:"]
+        lines += [f"  {row.place}: {row.reason}" for row in self._skipped]
+        more = self._skips - len(self._skipped)
+        return [*lines, *([f"  and {more} more, in skipped.csv"] if more else [])]
 
     @property
     def count(self) -> int:
         """How many rows have been scored."""
-        return sum(map(len, self._all))
+        return len(self._all) // len(self._writer.losses)
 
     def line(self) -> str:
         """The learner's rolling scores, in words."""
@@ -153,7 +201,7 @@ class Journal:
         return Results.joined(parts)
 
     def _joined(self) -> NDArray[Any]:
-        return np.concatenate([np.zeros((0, len(self._writer.losses))), *self._all])
+        return np.array(self._all).reshape(-1, len(self._writer.losses))
 
     def _means(self, losses: NDArray[Any]) -> dict[tuple[str, str], float]:
         found: dict[tuple[str, str], float] = {}
@@ -163,9 +211,9 @@ class Journal:
         return found
 
 
-def journal_for(source: Source, size: int) -> Journal:
+def journal_for(source: Source, size: int, out: Path) -> Journal:
     """A journal for the source's kind of target."""
-    return Journal(Labels(source) if source.task == "classification" else Numbers(), size)
+    return Journal(Labels(source) if source.task == "classification" else Numbers(), size, out)
 
 
 def _short(value: float) -> str:

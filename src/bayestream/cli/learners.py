@@ -13,7 +13,9 @@ from bayestream import estimators, likelihoods, models, tune
 from bayestream.cli.sources import Source
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
-Method = Annotated[str, typer.Option(help=f"One of {', '.join(estimators.REGISTRY)}.")]
+Method = Annotated[
+    str | None, typer.Option(help=f"lofi, or one of {', '.join(estimators.REGISTRY)}.")
+]
 Rank = Annotated[int | None, typer.Option(help="The rank of lofi and its kin.")]
 Hidden = Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,50.")]
 
@@ -27,7 +29,7 @@ class Settings(NamedTuple):
 
 
 def settings(
-    method: str,
+    method: str | None,
     *,
     rank: int | None = None,
     noise: float | None = None,
@@ -35,22 +37,30 @@ def settings(
     config: Path | None = None,
 ) -> Settings:
     """From options, over those of a TOML file as `bayestream tune` writes it."""
-    read: Mapping[str, Any] = {} if config is None else tomllib.loads(config.read_text())
+    read: Mapping[str, Any] = {} if config is None else tomllib.loads(config.read_text("utf-8"))
     unknown = set(read) - {"method", "noise", "options"}
     if unknown:
         raise ValueError(f"{config} must have method, noise and [options], got {min(unknown)!r}.")
-    options = dict(read.get("options", {}))
+    same = method is None or method == read.get("method", method)
+    options = dict(read.get("options", {})) if same else {}
     for item in given:
         name, _, value = item.partition("=")
-        options[name] = tomllib.loads(f"value = {value}")["value"]
+        try:
+            options[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            raise ValueError(f"--set must be name=value, such as drift=1e-5, got {item}.") from None
     if rank is not None:
         options["rank"] = rank
-    return Settings(read.get("method", method), options, read.get("noise", noise))
+    chosen = method or read.get("method", "lofi")
+    return Settings(chosen, options, read.get("noise") if noise is None else noise)
 
 
 def network(source: Source, hidden: str) -> Model:
     """A multi-layer perceptron for the source's inputs and outputs."""
-    sizes = [int(size) for size in hidden.split(",") if size.strip()]
+    try:
+        sizes = [int(size) for size in hidden.split(",") if size.strip()]
+    except ValueError:
+        raise ValueError(f"--hidden must be sizes such as 50 or 100,50, got {hidden}.") from None
     return models.mlp([source.inputs, *sizes, source.outputs])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bayestream import predictive
+from bayestream import plots, predictive
 from bayestream.cli import learners, sources
 from bayestream.cli.journal import Journal, journal_for
 from bayestream.run import run as learn
-from bayestream.streams.encoder import Encoded, Task
+from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable
 from bayestream.types import Estimator, Example, State
 
@@ -28,7 +28,7 @@ def run(
     data: sources.Data,
     target: sources.Target = "",
     task: sources.TaskName = "regression",
-    method: learners.Method = "lofi",
+    method: learners.Method = None,
     rank: learners.Rank = None,
     hidden: learners.Hidden = "50",
     noise: Annotated[
@@ -43,11 +43,11 @@ def run(
     slots: sources.Slots = 10,
     classes: sources.Classes = 10,
     on_bad: Annotated[str, typer.Option(help="Rows that cannot be read: skip or raise.")] = "skip",
-    window: Annotated[int, typer.Option(help="Rows that rolling scores look back.")] = 200,
+    window: Annotated[int, typer.Option(min=1, help="Rows that rolling scores look back.")] = 200,
     block: Annotated[
-        int, typer.Option(help="Rows learnt between two writes; 1 for a live source.")
+        int, typer.Option(min=1, help="Rows learnt between two writes; 1 for a live source.")
     ] = 100,
-    limit: Annotated[int | None, typer.Option(help="Stop after so many rows.")] = None,
+    limit: sources.Limit = None,
     seed: Annotated[int, typer.Option(help="Of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for forecasts and picture.")] = Path("out/run"),
 ) -> None:
@@ -62,6 +62,8 @@ def run(
     `bayestream run --data my.csv --target price --method lofi`
 
     `bayestream run --data river/Phishing --hidden 20`
+
+    A live source is learnt from until Ctrl-C, which ends the run with its summary:
 
     `tail -f log.jsonl | bayestream run --data - --target kind --task classification --block 1`
     """
@@ -80,47 +82,50 @@ def run(
     chosen = learners.settings(method, rank=rank, noise=noise, given=given or (), config=config)
     model = learners.network(source, hidden)
     learner = learners.learner(source, model, chosen)
-    out.mkdir(parents=True, exist_ok=True)
     console = Console()
     console.print(
         f"{chosen.method}, {model.size:,} weights, {source.inputs} inputs, {source.task} "
         f"of {source.outputs} output{'s' if source.outputs > 1 else ''}"
     )
-    journal = journal_for(source, window)
-    with (out / "forecasts.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(journal.header)
-        state = learner.init(jax.random.key(seed))
-        every = max(block, (source.total or 1000 * _LINES) // _LINES // block * block)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
-            line = bar.add_task("learning", total=source.total)
-            done = 0
-            for rows, bad in _blocks(source.rows, block):
-                if bad and on_bad == "raise":
-                    raise ValueError(f"{bad[0].place}: {bad[0].reason}.")
-                journal.skipped += bad
-                if rows:
-                    state, values = _learn(learner, state, rows, source.task, (seed, done))
-                    writer.writerows(journal.write(rows, values))
-                    file.flush()
-                done += len(rows) + len(bad)
-                bar.update(line, completed=done, description=journal.line())
-                if len(rows) == block and journal.count % every == 0:
-                    bar.console.print(f"{journal.count:>9,} rows  {journal.line()}")
+    journal = journal_for(source, window, out)
+    with journal, suppress(KeyboardInterrupt):  # which ends a live source
+        _learn_all(learner, source, journal, console, seed=seed, block=block, on_bad=on_bad)
     console.print(journal.table(chosen.method))
-    _report_skipped(journal.skipped, out, console)
-    console.print(f"wrote {out / 'forecasts.csv'}")
-    _picture(journal, chosen.method, out, console)
+    for line in journal.skips():
+        console.print(line, markup=False)
+    _picture(journal, chosen.method, out)
+    console.print("wrote", *sorted(str(path) for path in out.iterdir()))
 
 
-def _learn(
-    learner: Estimator, state: State, rows: Sequence[Encoded], task: Task, place: tuple[int, int]
-) -> tuple[State, Any]:
-    key = jax.random.fold_in(jax.random.key(place[0]), place[1])
-    stream = sources.stacked(rows, task)
-    state, kept = learn(learner, state, stream, record=_forecast, key=key, progress=False)
-    return state, jax.tree.map(np.asarray, kept.values)
+def _learn_all(
+    learner: Estimator,
+    source: sources.Source,
+    journal: Journal,
+    console: Console,
+    *,
+    seed: int,
+    block: int,
+    on_bad: str,
+) -> None:
+    state = learner.init(jax.random.key(seed))
+    every = max(block, (source.total or 1000 * _LINES) // _LINES // block * block)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        line = bar.add_task("learning", total=source.total)
+        for rows, bad in _blocks(source.rows, block):
+            if bad and on_bad == "raise":
+                raise ValueError(f"{bad[0].place}: {bad[0].reason}.")
+            journal.skip(bad)
+            if rows:
+                key = jax.random.fold_in(jax.random.key(seed), journal.count)
+                stream = sources.stacked(rows, source.task)
+                state, kept = learn(
+                    learner, state, stream, record=_forecast, key=key, progress=False
+                )
+                journal.write(rows, jax.tree.map(np.asarray, kept.values))
+            bar.update(line, advance=len(rows) + len(bad), description=journal.line())
+            if len(rows) == block and journal.count % every == 0:
+                bar.console.print(f"{journal.count:>9,} rows  {journal.line()}")
 
 
 def _forecast(estimator: Estimator, state: State, example: Example) -> tuple[Any, Any]:
@@ -146,26 +151,10 @@ def _blocks(
     yield rows, bad
 
 
-def _report_skipped(skipped: Sequence[Unreadable], out: Path, console: Console) -> None:
-    if not skipped:
+def _picture(journal: Journal, method: str, out: Path) -> None:
+    if not journal.count:
         return
-    console.print(f"skipped {len(skipped)} row{'s' if len(skipped) > 1 else ''}:")
-    for row in skipped[:5]:
-        console.print(f"  {row.place}: {row.reason}", markup=False)
-    if len(skipped) > 5:
-        console.print(f"  and {len(skipped) - 5} more")
-    with (out / "skipped.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("place", "reason"), *skipped])
-    console.print(f"wrote {out / 'skipped.csv'}")
-
-
-def _picture(journal: Journal, method: str, out: Path, console: Console) -> None:
-    from bayestream import plots
-
     try:
-        figure = plots.curves(journal.results(method))
+        plots.curves(journal.results(method)).savefig(out / "scores.png", dpi=130)
     except ImportError as error:
-        console.print(f"no picture: {error}", markup=False)
-        return
-    figure.savefig(out / "scores.png", dpi=130)
-    console.print(f"wrote {out / 'scores.png'}")
+        typer.echo(f"no picture: {error}", err=True)

@@ -27,8 +27,9 @@ Categorical = Annotated[
     list[str] | None, typer.Option(help="A column of categories that look like numbers.")
 ]
 Ignore = Annotated[list[str] | None, typer.Option(help="A column to leave out.")]
-Slots = Annotated[int, typer.Option(help="Inputs of a column of categories.")]
-Classes = Annotated[int, typer.Option(help="How many classes there may be.")]
+Slots = Annotated[int, typer.Option(min=1, help="Inputs of a column of categories.")]
+Classes = Annotated[int, typer.Option(min=2, help="How many classes there may be.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use so many rows only.")]
 
 
 class Source(NamedTuple):
@@ -47,6 +48,8 @@ class Source(NamedTuple):
         rows = list(self.rows)
         good = [row for row in rows if isinstance(row, Encoded)]
         bad = [row for row in rows if isinstance(row, Unreadable)]
+        if not good:
+            raise ValueError(f"no row could be read; the first: {bad[0].place}: {bad[0].reason}.")
         return stacked(good, self.task), bad
 
 
@@ -96,7 +99,7 @@ def _of_stream(
         for number, (x, y, *_) in enumerate(stream, start=1):
             label = float(np.reshape(y, ()))
             written = int(label) if task == "classification" else centre + scale * label
-            yield Encoded(f"row {number}", x, label, written, centre, scale)
+            yield Encoded(f"row {number}", x, label, written, centre, scale, outputs)
 
     inputs = int(np.prod(stream.examples.x.shape[1:]))
     names = [str(number) for number in range(outputs)]

@@ -19,7 +19,7 @@ def tune(
     data: sources.Data,
     target: sources.Target = "",
     task: sources.TaskName = "regression",
-    method: learners.Method = "lofi",
+    method: learners.Method = None,
     rank: learners.Rank = None,
     hidden: learners.Hidden = "50",
     objective: Annotated[
@@ -29,8 +29,8 @@ def tune(
             "prequential (each row before it is learnt from; the default for the rest)."
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many, those done before among them.")] = 30,
-    workers: Annotated[int, typer.Option(help="Threads; more than one is not repeatable.")] = 1,
+    trials: Annotated[int, typer.Option(min=1, help="How many, with those done before.")] = 30,
+    workers: Annotated[int, typer.Option(min=1, help="Threads; several are not repeatable.")] = 1,
     given: Annotated[
         list[str] | None, typer.Option("--set", help="An option not to be searched: decay=1.")
     ] = None,
@@ -38,7 +38,7 @@ def tune(
     ignore: sources.Ignore = None,
     slots: sources.Slots = 10,
     classes: sources.Classes = 10,
-    limit: Annotated[int | None, typer.Option(help="Use so many rows only.")] = None,
+    limit: sources.Limit = None,
     seed: Annotated[int, typer.Option(help="Of the search and of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for trials and result.")] = Path("out/tune"),
 ) -> None:
@@ -72,7 +72,7 @@ def tune(
     aim = objective or ("validation" if source.at_rest else "prequential")
     check_choice("--objective", aim, {"validation": None, "prequential": None})
     found = tuning.tune(
-        method,
+        chosen.method,
         model,
         likelihoods.gaussian if source.task == "regression" else likelihoods.categorical(),
         _objective(aim, stream, seed),
@@ -82,7 +82,7 @@ def tune(
         workers=workers,
         seed=seed,
         storage=out / "trials.db",
-        study=f"{data} {method} {hidden} {aim} {limit}",
+        study=f"{data} {target} {chosen.method} {hidden} {aim} {limit} {given or ''}",
         progress=True,
     )
     console.print(
@@ -92,8 +92,8 @@ def tune(
     if found.baseline is not None and found.baseline <= found.value:
         console.print("the defaults are better than all of them: keep those, or try more")
     typer.echo(f"\n{found.python()}\n\n{found.toml()}")
-    path = out / f"{method}.toml"
-    path.write_text(found.toml())
+    path = out / f"{chosen.method}.toml"
+    path.write_text(found.toml(), "utf-8")
     console.print(f"wrote {path}")
 
 
@@ -101,6 +101,6 @@ def _objective(aim: str, stream: Stream, seed: int) -> tuning.Objective:
     if aim == "prequential":
         return tuning.prequential(stream, seed=seed)
     mixed = stream.shuffle(seed)
-    cut = len(mixed) - len(mixed) // 10
+    cut = len(mixed) - max(1, len(mixed) // 10)
     held_out = mixed.select(range(cut, len(mixed)))
     return tuning.validation(mixed.take(cut), held_out, seed=seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 Task = Literal["regression", "classification"]
 # Labels before forecasts are scored: the units of the target are not known sooner.
 WARM_UP = 10
+_HUGE = 1e100  # the square of a number must be one
+_UNREADABLE = (AttributeError, OverflowError, TypeError, ValueError)
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 
@@ -25,6 +27,7 @@ class Encoded(NamedTuple):
     target: Any  # as it was written, None if missing
     centre: float  # of the labels before this one
     scale: float  # their standard deviation; NaN while there are fewer than WARM_UP
+    classes: int = 0  # how many classes had been seen before this row
 
 
 class Columns(NamedTuple):
@@ -90,6 +93,11 @@ class Encoder:
         slots: int = 10,
         classes: int = 10,
     ) -> None:
+        for role, value, lowest in (("slots", slots, 1), ("classes", classes, 2)):
+            if value < lowest:
+                raise ValueError(
+                    f"{role} must be a whole number, {lowest} or above, got {value!r}."
+                )
         self.columns, self.target, self.task = columns, target, task
         self.outputs = classes if task == "classification" else 1
         self.classes: dict[str, int] = {}
@@ -109,6 +117,7 @@ class Encoder:
             if name not in self._known:
                 raise ValueError(f"column {name}: was not there in the first rows; ignore it?")
         numbers = {name: _number(name, row.get(name)) for name in self._numbers}
+        before = len(self.classes)
         label = self._label(row.get(self.target))
         x = np.zeros(self.inputs)
         for index, (name, statistics) in enumerate(self._numbers.items()):
@@ -121,7 +130,7 @@ class Encoder:
             x[first + slots.of(_name(row.get(name)))] = 1.0
             first += slots.size
         if self.task == "classification":
-            return Encoded(place, x, label, written(row.get(self.target)), 0.0, 1.0)
+            return Encoded(place, x, label, _name(row.get(self.target)) or None, 0.0, 1.0, before)
         labels = self._labels
         centre = labels.mean
         scale = labels.deviation if labels.count >= WARM_UP else math.nan
@@ -134,8 +143,8 @@ class Encoder:
         if self.task == "regression":
             number = _number(self.target, value)
             return math.nan if number is None else number
-        name = written(value)
-        if name is None:
+        name = _name(value)
+        if not name:
             return math.nan
         if name not in self.classes:
             if len(self.classes) == self.outputs:
@@ -147,7 +156,7 @@ class Encoder:
 
 
 def written(value: Any) -> str | None:
-    """The value as text, or None if it is missing.
+    """A number as text, or None if it is missing, or one of the words for that.
 
     >>> written(" 3 "), written("n/a"), written(float("nan"))
     ('3', None, None)
@@ -159,14 +168,16 @@ def written(value: Any) -> str | None:
 
 
 def _name(value: Any) -> str:
-    return written(value) or ""
+    """A category's or a class's; empty if it is missing. "none" and "?" are names as any other."""
+    missing = value is None or (isinstance(value, float | np.floating) and math.isnan(value))
+    return "" if missing else str(value).strip()
 
 
 def is_number(value: Any) -> bool:
     """Whether it can be read as one."""
     try:
         _as_number(value)
-    except (AttributeError, TypeError, ValueError):
+    except _UNREADABLE:
         return False
     return True
 
@@ -177,17 +188,21 @@ def _number(column: str, value: Any) -> float | None:
         return None
     try:
         number = _as_number(value)
-    except (AttributeError, TypeError, ValueError):
-        raise ValueError(f"column {column}: {text!r} is not a number") from None
-    if not math.isfinite(number):
-        raise ValueError(f"column {column}: {text!r} is not finite")
+    except _UNREADABLE:
+        raise ValueError(f"column {column}: {text[:50]!r} is not a number") from None
+    if not abs(number) < _HUGE:
+        raise ValueError(f"column {column}: {text[:50]!r} is not finite, or nearly so")
     return number
 
 
 def _as_number(value: Any) -> float:
     """A number as it is; a date, or text that is one, in seconds."""
+    if isinstance(value, np.datetime64):
+        return _as_number(value.astype("datetime64[us]").item())
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     try:
         return float(value)
     except (TypeError, ValueError):
-        date = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        return _as_number(datetime.fromisoformat(value.strip()))

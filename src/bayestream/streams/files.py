@@ -7,10 +7,12 @@ import gzip
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
 Values = Mapping[str, Any]
+_REPLACED = "\ufffd"  # what a decoder puts where bytes mean nothing
 
 
 class Row(NamedTuple):
@@ -116,29 +118,28 @@ _READERS = {
 
 
 def _standard_input(stream: TextIO) -> Iterator[Row]:
-    first = stream.readline()
-    lines = _with_first(first, stream)
+    first = stream.readline().removeprefix("\ufeff")
+    lines = chain([first], stream)
     if first.lstrip().startswith("{"):
         return _json(lines, "standard input")
     return _csv(lines, "standard input", ",")
 
 
-def _with_first(first: str, rest: TextIO) -> Iterator[str]:
-    yield first
-    yield from rest
-
-
 def _csv(lines: Iterable[str], name: str, delimiter: str) -> Iterator[Row]:
-    reader = csv.reader(lines, delimiter=delimiter)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] = []
     while True:
+        begin = reader.line_num + 1
         try:
             fields = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield Row(f"{name} line {reader.line_num}", None, str(error))
+            yield Row(_place(name, begin, reader.line_num), None, str(error))
             continue
+        except EOFError:
+            yield Row(_place(name, begin, begin), None, "is cut off: the file is not whole")
+            return
         if not fields:
             continue
         if not header:
@@ -146,26 +147,37 @@ def _csv(lines: Iterable[str], name: str, delimiter: str) -> Iterator[Row]:
             if len(set(header)) < len(header):
                 raise ValueError(f"{name} must name each column once in its first line.")
             continue
-        place = f"{name} line {reader.line_num}"
-        if len(fields) == len(header):
-            yield Row(place, dict(zip(header, fields, strict=True)))
+        place = _place(name, begin, reader.line_num)
+        if len(fields) != len(header):
+            noun = "field" if len(fields) == 1 else "fields"
+            yield Row(place, None, f"has {len(fields)} {noun} where the header has {len(header)}")
+        elif any(_REPLACED in field for field in fields):
+            yield Row(place, None, "is not UTF-8")
         else:
-            fields_word = "field" if len(fields) == 1 else "fields"
-            problem = f"has {len(fields)} {fields_word} where the header has {len(header)}"
-            yield Row(place, None, problem)
+            yield Row(place, dict(zip(header, fields, strict=True)))
+
+
+def _place(name: str, begin: int, end: int) -> str:
+    return f"{name} line {begin}" if begin >= end else f"{name} lines {begin} to {end}"
 
 
 def _json(lines: Iterable[str], name: str) -> Iterator[Row]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        place = f"{name} line {number}"
-        try:
-            values = json.loads(line)
-        except json.JSONDecodeError as error:
-            yield Row(place, None, f"is not JSON: {error}")
-            continue
-        if isinstance(values, dict):
-            yield Row(place, cast(Values, values))
-        else:
-            yield Row(place, None, "is not a JSON object")
+    number = 0
+    try:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield _json_row(line, f"{name} line {number}")
+    except EOFError:
+        yield Row(f"{name} line {number + 1}", None, "is cut off: the file is not whole")
+
+
+def _json_row(line: str, place: str) -> Row:
+    if _REPLACED in line:
+        return Row(place, None, "is not UTF-8")
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Row(place, None, f"is not JSON: {error}")
+    if not isinstance(values, dict):
+        return Row(place, None, "is not a JSON object")
+    return Row(place, cast(Values, values))

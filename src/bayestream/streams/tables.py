@@ -15,7 +15,7 @@ from bayestream.streams.files import Row, Values, read
 from bayestream.types import Example, Stream
 
 Source = str | Path | Iterable[Any]
-_PATIENCE = 100  # rows read ahead, at most, to see one value of every column
+_PATIENCE = 100  # rows read ahead, at most
 
 
 class Unreadable(NamedTuple):
@@ -37,14 +37,17 @@ def encoded(
 ) -> tuple[Encoder, Iterator[Encoded | Unreadable]]:
     """An encoder for the source's columns, and its rows through it, as they are asked for.
 
-    The source is a file, a folder, "-" or any iterable of rows: dicts, arrays, or pairs of a dict
-    and a target. A column is numeric if the first value in it is a number, unless it is named in
-    `categorical`; of arrays, columns are named "0", "1", … and `target` may count from the end.
+    The source is a file, a folder, "-" or any iterable of rows: dicts, arrays, or pairs of one of
+    these and a target. A column is numeric if the first value in it is a number, unless it is named
+    in `categorical`; of arrays, columns are named "0", "1", … and `target` may count from the end.
+    Columns are those of the first 100 rows of a file; from other sources, which may be live, as few
+    rows are read ahead as show a value of every column.
     """
     if task not in ("regression", "classification"):
         raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
-    rows = read(source) if isinstance(source, str | Path) else _from_items(source, target)
-    head, first = _read_ahead(rows)
+    from_file = isinstance(source, str | Path)
+    rows = read(source) if from_file else _from_items(source, target)
+    head, first = _read_ahead(rows, live=not from_file or str(source) == "-")
     name = _named(first, target, categorical)
     if task == "regression" and written(first[name]) and not is_number(first[name]):
         raise ValueError(
@@ -111,8 +114,8 @@ def _encode_all(encoder: Encoder, rows: Iterable[Row]) -> Iterator[Encoded | Unr
             yield Unreadable(place, str(error))
 
 
-def _read_ahead(rows: Iterator[Row]) -> tuple[list[Row], dict[str, Any]]:
-    """As few rows as show a value of every column, and the first value of each."""
+def _read_ahead(rows: Iterator[Row], *, live: bool) -> tuple[list[Row], dict[str, Any]]:
+    """A few rows, and the first value of each column."""
     head: list[Row] = []
     first: dict[str, Any] = {}
     for row in rows:
@@ -121,7 +124,7 @@ def _read_ahead(rows: Iterator[Row]) -> tuple[list[Row], dict[str, Any]]:
             if written(first.get(name)) is None:
                 first[name] = value
         complete = first and all(written(value) is not None for value in first.values())
-        if complete or len(head) == _PATIENCE:
+        if (live and complete) or len(head) == _PATIENCE:
             break
     if not first:
         raise ValueError("the source must have at least one row that can be read, and has none.")
@@ -129,6 +132,8 @@ def _read_ahead(rows: Iterator[Row]) -> tuple[list[Row], dict[str, Any]]:
 
 
 def _named(first: dict[str, Any], target: str | int, categorical: Sequence[str]) -> str:
+    if isinstance(target, int) and not -len(first) <= target < len(first):
+        raise ValueError(f"target must be a column of {len(first)}, got {target!r}.")
     name = str(target % len(first)) if isinstance(target, int) else target
     for role, column in (("target", name), *(("categorical", c) for c in categorical)):
         if column not in first:
@@ -139,12 +144,22 @@ def _named(first: dict[str, Any], target: str | int, categorical: Sequence[str])
 def _from_items(items: Iterable[Any], target: str | int) -> Iterator[Row]:
     for number, item in enumerate(items, start=1):
         place = f"row {number}"
-        if isinstance(item, Mapping):
-            yield Row(place, cast(Values, item))
-        elif isinstance(item, tuple) and isinstance(item[0], Mapping):
-            x, y = cast(tuple[Values, Any], item)
-            yield Row(place, {**x, str(target): y})
-        elif np.ndim(item) == 1:
-            yield Row(place, {str(index): value for index, value in enumerate(item)})
-        else:
-            yield Row(place, None, f"must be a dict or a flat array, got {type(item).__name__}")
+        try:
+            yield Row(place, _values(item, str(target)))
+        except (TypeError, ValueError) as error:
+            yield Row(place, None, str(error))
+
+
+def _values(item: Any, target: str) -> Values:
+    if isinstance(item, Mapping):
+        return cast(Values, item)
+    if isinstance(item, tuple) and len(cast(Any, item)) == 2 and np.ndim(cast(Any, item)[1]) == 0:
+        x, y = cast(tuple[Any, Any], item)
+        if isinstance(x, Mapping) or np.ndim(x) == 1:
+            values = _values(x, target)
+            if target in values:
+                raise ValueError(f"has an input with the target's name, {target}")
+            return {**values, target: y}
+    if np.ndim(item) != 1:
+        raise TypeError(f"must be a dict or a flat array, got {type(item).__name__}")
+    return {str(index): value for index, value in enumerate(item)}
