@@ -55,38 +55,25 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
   const Index rank = task.rank, rows = rank + task.rows(), lines = task.lines();
   task.blocks = blocks.data();
 
-  const Index needed = kernels.gram_memory(task);
+  const Index needed = kernels.gram_memory(task), squared = rows * rows;
   const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
+  Matrix plain(squared * parts, 0.0), scaled(plain), drift(plain);
   run(parts, [&](Index part) {
-    kernels.gram(task, part, parts, memory.get() + part * needed);
+    kernels.gram(task, part, parts, memory.get() + part * needed,
+                 {&plain[part * squared], &scaled[part * squared], &drift[part * squared]});
   });
-  Matrix plain(rows * rows, 0.0), scaled(plain), drift(plain);
-  for (Index part = 0; part < parts; ++part)
-    kernels.finish(task, memory.get() + part * needed, {plain.data(), scaled.data(), drift.data()});
-  // Of structured rows, deltas meet unweighted through the products of their activations alone.
-  const auto times = [](const Real* table, Index i, Index j, Index count) {  // of two of its rows
-    return std::inner_product(table + i * count, table + (i + 1) * count, table + j * count, 0.0);
-  };
-  for (const Block<Real>& block : blocks) {
-    if (!block.structured()) continue;
-    Matrix meet(task.examples * task.examples);
-    for (Index n = 0; n < task.examples; ++n)
-      for (Index n2 = 0; n2 <= n; ++n2)
-        meet[n * task.examples + n2] = times(block.activations, n, n2, block.inputs);
-    for (Index m = 0; m < task.rows(); ++m)
-      for (Index m2 = 0; m2 <= m; ++m2)
-        plain[(rank + m) * rows + rank + m2] +=
-            meet[m / task.columns * task.examples + m2 / task.columns] *
-            times(block.deltas, m, m2, block.outputs);
+  for (Matrix* gram : {&plain, &scaled, &drift}) {
+    for (Index i = squared; i < squared * parts; ++i) (*gram)[i % squared] += (*gram)[i];
+    gram->resize(squared);
   }
   const std::vector<double> v(residual, residual + task.rows());
   const Matrix made = mixing(rank, rows, plain, scaled, drift, v);
 
-  std::vector<Real> mix(lines * rank);
-  for (Index i = 0; i < lines; ++i) std::copy_n(made.data() + i * rows, rank, mix.data() + i * rank);
+  const std::vector<Real> mix(made.begin(), made.end());
   task.mix = mix.data();
   std::vector<std::vector<Real>> fresh;
   for (Block<Real>& block : blocks) {
+    if (!block.structured()) continue;
     std::vector<Real> mixed(task.examples * lines * block.outputs + kTile, Real(0));
     for (Index m = 0; m < task.rows(); ++m)
       for (Index i = 0; i < lines; ++i) {

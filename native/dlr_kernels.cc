@@ -9,23 +9,27 @@ namespace {
 
 constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
                                                         // that they do not compete for cache sets
+constexpr Index kNear = 1 << 15;                        // numbers of W in a dozen inputs
 constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
 constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
 constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
+constexpr Index kAcross = 64;                           // outputs of a patch
+constexpr Index kDepth = kTile / kAcross;               // its inputs, in the first pass
 
 // Parameters of one layer handled at once: a few inputs' weights to a stretch of outputs. In a tile,
 // one input's lie `span` after another's, a whole number of vectors.
 struct Patch {
   const Block<Real>* block;
   Index input, depth, output, width, span;
+  Index ahead, count;  // parameters to ask for meanwhile
 
   Index begin(Index d) const { return block->offset + (input + d) * block->outputs + output; }
 };
 
 // One part's share of all layers, in patches of at most `depth` inputs by `width` outputs. Inputs
-// go by the dozen, so that what is kept for a stretch of outputs stays in cache while they pass,
-// and the pages of W stay in reach.
-constexpr Index kDozen = 16;
+// go by the dozen, so that what is kept for a stretch of outputs stays in cache while they pass.
+// Meanwhile the next dozen is asked for, in the order of memory, which the CPU expects; both are to
+// fit in the second-level cache.
 template <typename Visit>
 inline void for_patches(const Task<Real>& task, Index part, Index parts, Index depth, Index width,
                         Visit visit) {
@@ -34,18 +38,29 @@ inline void for_patches(const Task<Real>& task, Index part, Index parts, Index d
     const Index all = block.structured() ? block.inputs : block.outputs;
     const Index from = all * part / parts, to = all * (part + 1) / parts;
     if (!block.structured()) {
-      for (Index o = from; o < to; o += kTile) {
-        const Index count = min(kTile, to - o);
-        visit(Patch{&block, 0, 1, o, count, padded(count)});
+      const Index tile = depth * width;
+      for (Index o = from; o < to; o += tile) {
+        const Index count = min(tile, to - o);
+        visit(Patch{&block, 0, 1, o, count, padded(count), block.offset + o + count,
+                    min(tile, to - o - count)});
       }
       continue;
     }
-    for (Index dozen = from; dozen < to; dozen += kDozen)
+    const Index fit = kNear / max(1, task.rank * block.outputs);
+    const Index dozen = max(depth, min(16, fit / depth * depth));
+    const Index visits = (block.outputs + width - 1) / width * ((dozen + depth - 1) / depth);
+    const Index share = (dozen * block.outputs + visits - 1) / visits;
+    const Index end = block.offset + to * block.outputs;
+    for (Index first = from; first < to; first += dozen) {
+      const Index last = min(first + dozen, to);
+      Index ahead = block.offset + last * block.outputs;
       for (Index o = 0; o < block.outputs; o += width)
-        for (Index i = dozen; i < min(dozen + kDozen, to); i += depth) {
+        for (Index i = first; i < last; i += depth, ahead += share) {
           const Index count = min(width, block.outputs - o);
-          visit(Patch{&block, i, min(depth, min(dozen + kDozen, to) - i), o, count, padded(count)});
+          visit(Patch{&block, i, min(depth, last - i), o, count, padded(count), ahead,
+                      max(0, min(share, end - ahead))});
         }
+    }
   }
 }
 
@@ -86,15 +101,20 @@ inline void read_row(const Patch& patch, const Real* row, const Waiting& now, Re
   }
 }
 
-// Ask for rows of W over the next patch, so that they come while this one is worked on.
+// A row of G over a patch without structure.
+inline void write_row(const Task<Real>& task, const Patch& patch, Index m, Real* g) {
+  const Block<Real>& block = *patch.block;
+  scale(g, block.activations[m / task.columns], block.deltas + m * block.outputs + patch.output,
+        patch.width);
+  clear(g, patch.width, patch.span);
+}
+
+// Ask for rows of W that a later patch will read, so that they come while this one is worked on.
 inline void prefetch(const Task<Real>& task, const Patch& patch, Index first, Index rows) {
-  const bool structured = patch.block->structured();
-  const Index ahead = structured ? patch.depth * patch.block->outputs : patch.width;
-  for (Index l = first; l < first + rows; ++l)
-    for (Index d = 0; d < patch.depth; ++d) {
-      const Real* next = task.factor + l * task.size + patch.begin(d) + ahead;
-      for (Index t = 0; t < patch.width; t += kLine) __builtin_prefetch(next + t, 0, 2);
-    }
+  for (Index l = first; l < first + rows; ++l) {
+    const Real* next = task.factor + l * task.size + patch.ahead;
+    for (Index t = 0; t < patch.count; t += kLine) __builtin_prefetch(next + t, 0, 2);
+  }
 }
 
 // sums[i][j] += x_i y_j over `stop` parameters: one register block, its lanes added up at the end.
@@ -204,15 +224,62 @@ inline void add_inputs(const Patch& patch, const Real* a, const Real* x, Real* s
   }
 }
 
-constexpr Index kDepth = 4;  // inputs of a patch in the first pass
+// Adds one part's sums to the matrices.
+void finish(const Task<Real>& task, Index part, const GramMemory& from, const Grams& grams) {
+  const Index low = from.low, high = from.high, all = low + high;
+  for (Index i = 0; i < low; ++i) {
+    for (Index j = 0; j <= i; ++j) {
+      grams.plain[i * all + j] += add_lanes(from.plain + (i * low + j) * kWidth);
+      grams.scaled[i * all + j] += add_lanes(from.scaled + (i * low + j) * kWidth);
+      grams.drift[i * all + j] += add_lanes(from.drift + (i * low + j) * kWidth);
+    }
+    for (Index m = 0; m < high; ++m) {
+      grams.plain[(low + m) * all + i] += add_lanes(from.cross + (i * high + m) * kWidth);
+      grams.scaled[(low + m) * all + i] += add_lanes(from.cross_scaled + (i * high + m) * kWidth);
+    }
+  }
+  for (Index i = 0; i < high; ++i)
+    for (Index j = 0; j <= i; ++j) {
+      double* plain = grams.plain + (low + i) * all + low + j;
+      grams.scaled[(low + i) * all + low + j] += add_lanes(from.own_scaled + (i * high + j) * kWidth);
+      *plain += add_lanes(from.own + (i * high + j) * kWidth);
+    }
+  const Real* home = from.by_output;
+  for (Index b = 0; b < task.block_count; ++b) {
+    const Block<Real>& block = task.blocks[b];
+    if (!block.structured()) continue;
+    const Index lines = 2 * low + task.examples, outputs = padded(block.outputs);
+    for (Index m = 0; m < high; ++m) {
+      const Index n = m / task.columns;
+      const Real* delta = block.deltas + m * block.outputs;
+      const Real* sums = home + n * lines * outputs;
+      for (Index l = 0; l < low; ++l) {
+        const Real* z = sums + 2 * l * outputs;
+        grams.plain[(low + m) * all + l] += dot(z, delta, nullptr, block.outputs);
+        grams.scaled[(low + m) * all + l] += dot(z + outputs, delta, nullptr, block.outputs);
+      }
+      for (Index m2 = 0; m2 <= m; ++m2) {
+        const Real* weight = sums + (2 * low + m2 / task.columns) * outputs;
+        const Real* other = block.deltas + m2 * block.outputs;
+        grams.scaled[(low + m) * all + low + m2] += dot(delta, other, weight, block.outputs);
+        if (part != 0) continue;  // unweighted, deltas meet through their activations alone
+        const Real* first = block.activations + n * block.inputs;
+        const Real* second = block.activations + m2 / task.columns * block.inputs;
+        grams.plain[(low + m) * all + low + m2] += dot(first, second, nullptr, block.inputs) *
+                                                   dot(delta, other, nullptr, block.outputs);
+      }
+    }
+    home += by_output_size(task, block);
+  }
+}
 
-void gram(const Task<Real>& task, Index part, Index parts, Real* memory) {
+void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const Grams& grams) {
   const GramMemory to(task, memory);
   const Index low = to.low, high = to.high;
   const bool drifting = task.drift != 0;
   alignas(64) Waiting now;
   clear(to.plain, 0, to.z - to.plain);
-  for_patches(task, part, parts, kDepth, kTile / kDepth, [&](const Patch& patch) {
+  for_patches(task, part, parts, kDepth, kAcross, [&](const Patch& patch) {
     settle(task, patch, now);
     const Block<Real>& block = *patch.block;
     const Index stop = patch.depth * patch.span, outputs = padded(block.outputs);
@@ -225,12 +292,8 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory) {
 
     for (Index l = 0; l < low; ++l)
       read_row(patch, task.factor + l * task.size, now, to.z + l * kStride);
-    for (Index m = 0; !block.structured() && m < high; ++m) {
-      Real* g = to.g + m * kStride;
-      const Real* deltas = block.deltas + m * block.outputs + patch.output;
-      scale(g, *activations(m / task.columns), deltas, patch.width);
-      clear(g, patch.width, stop);
-    }
+    for (Index m = 0; !block.structured() && m < high; ++m)
+      write_row(task, patch, m, to.g + m * kStride);
     for (Index l = 0; l < low; l += kGroup) {
       const Index group = min(kGroup, low - l);
       const Real* z = to.z + l * kStride;
@@ -270,63 +333,21 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory) {
         add_inputs(patch, products, now.inverse, sums(n, 2 * low + n2));
       }
   });
-}
-
-void finish(const Task<Real>& task, const Real* memory, const Grams& grams) {
-  const GramMemory from(task, const_cast<Real*>(memory));
-  const Index low = from.low, high = from.high, all = low + high;
-  for (Index i = 0; i < low; ++i) {
-    for (Index j = 0; j <= i; ++j) {
-      grams.plain[i * all + j] += add_lanes(from.plain + (i * low + j) * kWidth);
-      grams.scaled[i * all + j] += add_lanes(from.scaled + (i * low + j) * kWidth);
-      grams.drift[i * all + j] += add_lanes(from.drift + (i * low + j) * kWidth);
-    }
-    for (Index m = 0; m < high; ++m) {
-      grams.plain[(low + m) * all + i] += add_lanes(from.cross + (i * high + m) * kWidth);
-      grams.scaled[(low + m) * all + i] += add_lanes(from.cross_scaled + (i * high + m) * kWidth);
-    }
-  }
-  for (Index i = 0; i < high; ++i)
-    for (Index j = 0; j <= i; ++j) {
-      double* plain = grams.plain + (low + i) * all + low + j;
-      grams.scaled[(low + i) * all + low + j] += add_lanes(from.own_scaled + (i * high + j) * kWidth);
-      *plain += add_lanes(from.own + (i * high + j) * kWidth);
-    }
-  const Real* home = from.by_output;
-  for (Index b = 0; b < task.block_count; ++b) {
-    const Block<Real>& block = task.blocks[b];
-    if (!block.structured()) continue;
-    const Index lines = 2 * low + task.examples, outputs = padded(block.outputs);
-    for (Index m = 0; m < high; ++m) {
-      const Index n = m / task.columns;
-      const Real* delta = block.deltas + m * block.outputs;
-      const Real* sums = home + n * lines * outputs;
-      for (Index l = 0; l < low; ++l) {
-        const Real* z = sums + 2 * l * outputs;
-        grams.plain[(low + m) * all + l] += dot(z, delta, nullptr, block.outputs);
-        grams.scaled[(low + m) * all + l] += dot(z + outputs, delta, nullptr, block.outputs);
-      }
-      for (Index m2 = 0; m2 <= m; ++m2) {
-        const Real* weight = sums + (2 * low + m2 / task.columns) * outputs;
-        const Real* other = block.deltas + m2 * block.outputs;
-        grams.scaled[(low + m) * all + low + m2] += dot(delta, other, weight, block.outputs);
-      }
-    }
-    home += by_output_size(task, block);
-  }
+  finish(task, part, to, grams);
 }
 
 Index rotate_memory(const Task<Real>& task) {
-  return (task.rank + 1 + kMixed) * kStride + kLine;
+  return (task.rank + task.rows() + 1 + kMixed) * kStride + kLine;
 }
 
-// What new rows are made of: G's part, from the mixed deltas, and W's, from z.
+// What new rows are made of: W's part from z; G's from the mixed deltas or, without structure, from
+// tiles that follow z.
 struct Sources {
-  const Real* z;            // (L, kStride)
-  const Real* mix;          // (lines, L)
-  const Real* fresh;        // (examples, lines, outputs), at the patch's first output
+  const Real* z;            // (terms, kStride)
+  const Real* mix;          // (lines, L + M)
+  const Real* fresh;        // (examples, lines, outputs), at the patch's first output, or null
   const Real* activations;  // one for each example, `inputs` apart
-  Index rank, examples, lines, inputs, outputs;
+  Index terms, all, examples, lines, inputs, outputs;
 };
 
 // New rows from `first` on, over one register block from `t` on: stored, or, of those that are
@@ -335,23 +356,24 @@ template <Index kRows, bool kSquares>
 __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index t, Real* out,
                                          Index stride) {
   Vec sum[kRows][kVectors];
-  const Real *mix = from.mix + first * from.rank, *z = from.z + t;
-  const Real* fresh = from.fresh + first * from.outputs + t;
+  const Real *mix = from.mix + first * from.all, *z = from.z + t;
+  const bool mixed = from.fresh != nullptr;
+  const Real* fresh = mixed ? from.fresh + first * from.outputs + t : nullptr;
   UNROLL for (Index i = 0; i < kRows; ++i)
     UNROLL for (Index j = 0; j < kVectors; ++j)
-      sum[i][j] = from.activations[0] * load(fresh + i * from.outputs + j * kWidth);
-  for (Index n = 1; n < from.examples; ++n) {
+      sum[i][j] = mixed ? from.activations[0] * load(fresh + i * from.outputs + j * kWidth) : Vec{};
+  for (Index n = 1; mixed && n < from.examples; ++n) {
     fresh += from.lines * from.outputs;
     const Real a = from.activations[n * from.inputs];
     UNROLL for (Index i = 0; i < kRows; ++i)
       UNROLL for (Index j = 0; j < kVectors; ++j)
         sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
   }
-  for (Index l = 0; l < from.rank; ++l) {
+  for (Index l = 0; l < from.terms; ++l) {
     Vec old[kVectors];
     UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kStride + j * kWidth);
     UNROLL for (Index i = 0; i < kRows; ++i) {
-      const Real weight = mix[i * from.rank + l];
+      const Real weight = mix[i * from.all + l];
       UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
     }
   }
@@ -382,30 +404,34 @@ inline void mix_rows(Index rows, const Sources& from, Index first, Index t, Real
 
 void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
   constexpr Index kSpan = kVectors * kWidth;  // of a register block
-  const Index rank = task.rank, lines = task.lines();
-  Real* z = aligned(memory);             // (L, kStride)
-  Real* moved = z + rank * kStride;      // (kStride): the mean's row
-  Real* spare = moved + kStride;         // (kMixed, kStride): a patch's end
+  const Index rank = task.rank, rows = task.rows(), lines = task.lines();
+  Real* z = aligned(memory);                  // (L + M, kStride)
+  Real* moved = z + (rank + rows) * kStride;  // (kStride): the mean's row
+  Real* spare = moved + kStride;              // (kMixed, kStride): a patch's end
   alignas(64) Waiting now;
-  for_patches(task, part, parts, 1, kTile / kDepth, [&](const Patch& patch) {
+  for_patches(task, part, parts, 1, kAcross, [&](const Patch& patch) {
     settle(task, patch, now);
     const Block<Real>& block = *patch.block;
     const Index begin = patch.begin(0);
     for (Index l = 0; l < rank; ++l)
       read_row(patch, task.factor + l * task.size, now, z + l * kStride);
-    const Sources from{z, task.mix, block.fresh + patch.output, block.activations + patch.input,
-                       rank, task.examples, lines, block.inputs, block.outputs};
+    const bool structured = block.structured();
+    for (Index m = 0; !structured && m < rows; ++m)
+      write_row(task, patch, m, z + (rank + m) * kStride);
+    const Sources from{z, task.mix, structured ? block.fresh + patch.output : nullptr,
+                       block.activations + patch.input, structured ? rank : rank + rows,
+                       rank + rows, task.examples, lines, block.inputs, block.outputs};
     for (Index t = 0; t < patch.width; t += kSpan) {
       const Index left = patch.width - t;
       for (Index r = 0; r < rank; r += kMixed) {
-        const Index rows = min(kMixed, rank - r);
+        const Index some = min(kMixed, rank - r);
         Real* to = task.factor + r * task.size + begin + t;
-        if (t == 0) prefetch(task, patch, r, rows);
+        if (t == 0) prefetch(task, patch, r, some);
         if (left >= kSpan) {
-          mix_rows<false>(rows, from, r, t, to, task.size);
+          mix_rows<false>(some, from, r, t, to, task.size);
         } else {  // by way of `spare`, since a register block reaches beyond the patch
-          mix_rows<false>(rows, from, r, t, spare, kStride);
-          for (Index i = 0; i < rows; ++i) copy(to + i * task.size, spare + i * kStride, left);
+          mix_rows<false>(some, from, r, t, spare, kStride);
+          for (Index i = 0; i < some; ++i) copy(to + i * task.size, spare + i * kStride, left);
         }
       }
       for (Index r = rank; r < lines - 1; r += kMixed)
@@ -422,7 +448,7 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
 }  // namespace
 
 Kernels<REAL> BAYESTREAM_NAME(VARIANT, dlr, REAL)() {
-  return {gram_memory, gram, finish, rotate_memory, rotate};
+  return {gram_memory, gram, rotate_memory, rotate};
 }
 
 }  // namespace bayestream

@@ -109,10 +109,14 @@ struct Layers {
       std::vector<Real> a, d;
       for (Index n = 0; n < examples; ++n)
         a.insert(a.end(), activations + n * inputs, activations + n * inputs + in);
+      const Index lines = written ? in : 1;
+      d.resize(examples * columns * lines * out);
       for (Index m = 0; m < examples * columns; ++m)
-        for (Index i = 0; i < (written ? in : 1); ++i) {
+        for (Index i = 0; i < lines; ++i) {
           const Real scale = written ? a[m / columns * in + i] : Real(1);
-          for (Index o = 0; o < out; ++o) d.push_back(scale * deltas[m * outputs + o]);
+          const Real* from = deltas + m * outputs;
+          Real* to = d.data() + (m * lines + i) * out;
+          for (Index o = 0; o < out; ++o) to[o] = scale * from[o];
         }
       if (written) a.assign(examples, Real(1));
       packed.push_back(std::move(a));

@@ -1,7 +1,7 @@
 // The passes over a belief's memory, compiled once for each instruction set and precision.
 //
-// LO-FI: a belief N(mu, (diag(upsilon) + W W')^-1) waits to be tempered, to have precision added and to
-// be moved by the dynamics; then it is conditioned on rows G. With, per parameter,
+// LO-FI: a belief N(mu, (diag(upsilon) + W W')^-1) waits to be tempered, to have precision added
+// and to be moved by the dynamics; then it is conditioned on rows G. With, per parameter,
 //     u = power * upsilon + added,   s = 1 / (decay^2 + drift * u),   upsilon' = u * s,
 // both passes see Z = [z; G] with z = decay * sqrt(power) * s * W, one row a direction.
 #pragma once
@@ -20,7 +20,8 @@ struct Block {
   Index offset, inputs, outputs;
   const Real* activations;  // (examples, inputs)
   const Real* deltas;       // (examples * columns, outputs)
-  const Real* fresh;        // second pass, (examples, lines, outputs) and a tile to read past
+  const Real* fresh;        // second pass, if structured: (examples, lines, outputs) and a tile to
+                            // read past
 
   // A layer of one input is rows without structure, multiplied tile by tile. In others, what meets
   // a delta is first summed over inputs: z a and a a / upsilon', for each output.
@@ -36,7 +37,7 @@ struct Task {
   Real* mean;
   Real* diag;
   Real* factor;     // (L, P)
-  const Real* mix;  // second pass, (lines, L): the new rows in terms of z
+  const Real* mix;  // second pass, (lines, L + M): the new rows in terms of Z
 
   BAYESTREAM_INLINE Index rows() const { return examples * columns; }  // M, of G
   // New rows, largest first; then the mean's.
@@ -56,15 +57,16 @@ constexpr Index kTile = 256;  // parameters handled at once
 template <typename Real>
 struct Kernels {
   Index (*gram_memory)(const Task<Real>&);  // how many numbers
-  void (*gram)(const Task<Real>&, Index part, Index parts, Real* memory);
-  void (*finish)(const Task<Real>&, const Real* memory, const Grams&);  // adds to the matrices
+  // Adds to the matrices, which belong to one thread too.
+  void (*gram)(const Task<Real>&, Index part, Index parts, Real* memory, const Grams&);
   Index (*rotate_memory)(const Task<Real>&);
   void (*rotate)(const Task<Real>&, Index part, Index parts, Real* memory);
 };
 
 // The diagonal filters: a belief N(mu, diag(upsilon)^-1) is conditioned on rows G, and either the
 // precision or the variance keeps its diagonal:
-//     upsilon += diag(G G'),   or   1 / upsilon -= diag(G A G') / upsilon^2, A = (I + G' G / upsilon)^-1.
+//     upsilon += diag(G G'),   or   1 / upsilon -= diag(G A G') / upsilon^2,
+// with A = (I + G' G / upsilon)^-1.
 template <typename Real>
 struct DiagonalTask {
   Index examples, columns;    // N, K
