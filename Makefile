@@ -54,7 +54,7 @@ docs-figures: $(VENV)/.use
 
 # What a user needs, or that and what a contributor needs; again when pyproject or a kernel changes.
 BUILT := pyproject.toml setup.py $(wildcard native/*)
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 $(VENV)/.use: $(BUILT)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e '.[all]'

@@ -6,12 +6,17 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import pytest
 
 import bayestream as bs
 import oracles
 
 STEPS = 45
 FILTERS = ("fcekf", "fdekf", "lofi", "lofi_spherical", "vdekf")
+# What holds for every filter by the same code is tried on one of them in the quick run.
+FILTERS_LOFI_FIRST = [
+    m if m == "lofi" else pytest.param(m, marks=pytest.mark.slow) for m in FILTERS
+]
 NOISE = np.array([[0.3, 0.1], [0.1, 0.2]])
 
 

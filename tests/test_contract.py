@@ -44,7 +44,7 @@ def accepts(method: str, option: str) -> bool:
 
 
 # A few are quick; most others share their code with one of these.
-QUICK = {"fcekf", "laplace", "lofi", "orfit", "replay_sgd"}
+QUICK = {"laplace", "lofi", "replay_sgd"}
 POINTS = {"ogd", "orfit", "replay_sgd"}  # no posterior
 
 

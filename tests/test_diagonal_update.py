@@ -37,6 +37,7 @@ def exact_steps(learner: bs.Estimator, problem: Problem):
             yield (x, y), predicted, updated, oracles.Dense(before.mean, exact)
 
 
+@pytest.mark.slow
 @on_problems(("rank",), ("regression", 1), ("regression", 4), ("classification", 3))
 def test_forward_kl_keeps_the_diagonal_of_the_exact_covariance(problem, rank):
     """A fixed-point iteration, hence 1e-6."""
@@ -79,6 +80,7 @@ def assert_never_further(problem: Problem, name: str, learner, plain) -> None:
     assert totals[0] < totals[1]
 
 
+@pytest.mark.slow
 @BOTH
 @on_problems(
     ("sweeps",),

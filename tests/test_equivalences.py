@@ -146,6 +146,7 @@ def test_the_diagonal_of_the_precision_is_exact_after_truncation(problem, dynami
         close(kept, np.diag(exact), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1, 4])
 def test_spherical_lofi_is_the_papers_algorithm_with_an_svd(problem, dynamics, rank):
     learner = bs.lofi_spherical(problem.model, problem.likelihood, rank=rank, **settings(dynamics))

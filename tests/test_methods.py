@@ -282,6 +282,7 @@ def test_ggt_is_preconditioned_by_its_last_gradients(problem, rank):
 SLANG = {"prior_precision": PRECISION, "learning_rate": 0.05, "precision_rate": 0.2, "examples": 30}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [6, 2], ids=["exact", "truncated"])
 def test_slang_is_its_dense_recursion_for_the_gradient_it_drew(rank):
     """A linear model's g is c (x, 1): diag(Λ) shows c², and the mean must agree with c or −c.
@@ -315,6 +316,7 @@ def test_slang_is_its_dense_recursion_for_the_gradient_it_drew(rank):
         mean = after.mean
 
 
+@pytest.mark.slow
 def test_slangs_precision_is_right_on_average():
     linear, rate = scalar_problem((4, 1), 4, 0.5), SLANG["precision_rate"]
     learner = bs.slang(linear.model, linear.likelihood, rank=3, samples=3, **SLANG)

@@ -234,6 +234,7 @@ def test_probit_shrinks_towards_uniform_as_the_weights_become_uncertain():
     np.testing.assert_allclose(tops[-1], 1 / 3, rtol=1e-6)
 
 
+@pytest.mark.slow
 @each_case
 def test_a_batch_is_its_inputs_one_at_a_time(task, name):
     learner, state, _ = trained(task)
@@ -248,6 +249,7 @@ def test_a_batch_is_its_inputs_one_at_a_time(task, name):
         np.testing.assert_allclose(single, density[i], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 # The Laplace bridge has no such limit: with three classes it is no softmax at any variance.
 @pytest.mark.parametrize(("task", "name"), [c for c in UNCERTAIN if c[1] != "laplace_bridge"])
 def test_temperature_zero_is_the_plugin(task, name):
@@ -271,6 +273,7 @@ def test_probabilities_are_positive_and_sum_to_one(name):
     np.testing.assert_allclose(np.exp(logs).sum(axis=0), 1.0, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES["regression"])
 def test_log_densities_integrate_to_one(name):
     model = bs.models.mlp([1, HIDDEN, 1], activation=jnp.tanh)

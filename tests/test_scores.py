@@ -74,6 +74,7 @@ def mixture_case():
 each_kind = pytest.mark.parametrize("case", [spread_case, mixture_case])
 
 
+@pytest.mark.slow
 @each_kind
 def test_quantiles_invert_the_distribution_function_and_bound_the_central_interval(case):
     actual, _, _, cdf = case()
@@ -84,6 +85,7 @@ def test_quantiles_invert_the_distribution_function_and_bound_the_central_interv
     np.testing.assert_allclose(cdf(np.asarray(high)), 0.9, atol=1e-9)
 
 
+@pytest.mark.slow
 @each_kind
 def test_draws_have_the_mean_the_covariance_and_the_coverage_of_the_forecast(case):
     (actual, mean, covariance, _), count = case(), 20_000
@@ -267,6 +269,7 @@ REGRESSION = {"nll", "nlpd", "rmse", "coverage", "crps"}
 CLASSES = {"nll", "nlpd", "misclassification", "brier", "expected_calibration_error"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(REGRESSION))
 def test_numbers_are_targets_of_a_single_output_and_never_spread_over_the_batch(name):
     actual, ys = gaussian([[0.0], [1.0], [5.0]], 2.0), np.array([3.0, 1.2, -4.0])
@@ -274,6 +277,7 @@ def test_numbers_are_targets_of_a_single_output_and_never_spread_over_the_batch(
     np.testing.assert_allclose(score(actual, ys), score(actual, ys[:, None]), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(REGRESSION))
 def test_the_score_of_one_forecast_is_that_of_a_batch_of_one(name):
     score, y = getattr(bs.scores, name), np.array([1.0, 0.2])
