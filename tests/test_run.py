@@ -259,6 +259,19 @@ def test_a_label_may_arrive_in_a_chunk_that_has_no_delays():
     assert int(found.step) == COUNT
 
 
+def test_a_chunk_of_bad_examples_does_not_disturb_the_waiting():
+    bad = np.arange(COUNT) // 500 == 1  # the whole second chunk
+    xs = np.where(bad[:, None], np.nan, XS)
+    delay = np.where(np.arange(COUNT) == 490, 20, 0)
+    found, records = bs.run(
+        LEARNER, START, bs.Stream(bs.Example(xs, YS, delay=delay)), on_bad="skip"
+    )
+    good = bs.Stream(bs.Example(XS[~bad], YS[~bad], delay=delay[~bad]))
+    expected, _ = bs.run(LEARNER, START, good)
+    assert len(records.skipped) == 500
+    np.testing.assert_allclose(LEARNER.mean(found), LEARNER.mean(expected), rtol=1e-7)
+
+
 def test_a_delay_must_be_a_whole_number():
     with pytest.raises(ValueError, match="steps must be whole numbers"):
         bs.streams.delayed_labels(bs.Stream(bs.Example(XS, YS)), -1)

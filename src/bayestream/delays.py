@@ -30,7 +30,7 @@ def delivered(chunks: Iterable[Chunk]) -> Iterator[Block]:
     waiting: list[_Waiting] = []  # a heap
     now = 0
     for good, positions, bad in chunks:
-        if not waiting and not np.any(good.delay):
+        if not len(positions) or (not waiting and not np.any(good.delay)):
             now += len(positions)
             yield Block(good, good, positions, None, bad)
             continue
