@@ -159,11 +159,11 @@ def test_tune_writes_what_run_reads(my_csv, tmp_path):
     out = tmp_path / "tune"
     arguments = ("tune", "--data", my_csv, "--target", "y", "--rank", 2, "--hidden", 5,
                  "--set", "decay=1.0", "--out", out, "--limit", 120)  # fmt: skip
-    said = call(*arguments, "--trials", 2)
+    said = call(*arguments, "--trials", 1)
     assert "with the defaults" in said
     assert "learner = bs.lofi(" in said
-    resumed = call(*arguments, "--trials", 3)
-    assert "3 trials" in resumed
+    resumed = call(*arguments, "--trials", 2)
+    assert "2 trials" in resumed
     read = tomllib.loads((out / "lofi.toml").read_text())
     assert read["options"]["decay"] == 1.0
     said = call("run", "--data", my_csv, "--target", "y", "--config", out / "lofi.toml",

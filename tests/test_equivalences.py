@@ -12,7 +12,7 @@ import bayestream as bs
 import oracles
 from bayestream import rows
 from bayestream.gaussians import dense, diagonal, lazy_dlr, spherical
-from problems import NOISE, PROBLEMS, Problem
+from problems import FILTERS_LOFI_FIRST, NOISE, PROBLEMS, Problem
 
 DYNAMICS = [(1.0, 0.0), (0.98, 0.01)]
 PRECISION = 2.0
@@ -223,7 +223,7 @@ INFLATIONS = {
 FAMILIES = {"lofi": lazy_dlr, "fcekf": dense, "fdekf": diagonal, "vdekf": diagonal}
 
 
-@pytest.mark.parametrize("method", [*FAMILIES, "lofi_spherical"])
+@pytest.mark.parametrize("method", FILTERS_LOFI_FIRST)
 @pytest.mark.parametrize(
     "kind", ["bayesian", *(pytest.param(k, marks=pytest.mark.slow) for k in ("simple", "hybrid"))]
 )

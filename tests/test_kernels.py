@@ -69,7 +69,7 @@ def assert_same(one: LazyDLR, other: LazyDLR, **tolerance) -> None:
 
 
 @pytest.mark.parametrize(
-    "waiting", ["nothing", "all", pytest.param("forgets", marks=pytest.mark.slow)]
+    "waiting", ["all", *(pytest.param(w, marks=pytest.mark.slow) for w in ("nothing", "forgets"))]
 )
 @pytest.mark.parametrize("case", CASES)
 def test_native_is_jax_in_float64(case, waiting, monkeypatch):
