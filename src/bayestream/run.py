@@ -174,13 +174,6 @@ def step(
     return _step(estimator, record, state, example, key)
 
 
-def forget() -> None:
-    """Drop the programs compiled for estimators so far; those that run again compile again."""
-    programs: tuple[Any, ...] = (_step, _scan, _scan_trials, _scan_delayed)
-    for program in programs:
-        program.clear_cache()
-
-
 def _one_step(
     estimator: Estimator, record: Record | None, state: State, example: Example, key: Key | None
 ) -> tuple[State, Any]:

@@ -11,13 +11,13 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from bayestream import estimators
 from bayestream.checks import check_choice, check_whole
 from bayestream.objectives import HopelessError, Objective, Report, prequential, validation
 from bayestream.progress import Progress
-from bayestream.run import forget
 from bayestream.spaces import Range, Space
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
@@ -25,6 +25,7 @@ __all__ = ["NOISE", "Objective", "Tuned", "build", "prequential", "tune", "valid
 
 Numbers = dict[str, float]
 NOISE = Range(1e-4, 1.0)  # of a target that has been standardised
+_KEPT = 20  # trials whose compiled programs are kept
 _AT_RANDOM = 10  # trials before the search is guided by what it has found
 
 
@@ -191,7 +192,9 @@ def tune(
                     search.tell(trial, None if pruned else value, state=state)
                     bar.label = f"tuning {method}, best {_best(search)[1]:.4f},"
                     bar.advance(1)
-                forget()  # no trial's programs serve another
+                    # Nobody will ask for a trial's programs again, and each keeps some megabytes.
+                    if bar.done % _KEPT == 0:
+                        jax.clear_caches()
         finally:
             stop.set()  # an interruption, or an error, is everybody's
 
