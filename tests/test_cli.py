@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import bayestream as bs
 from bayestream.cli.main import app
+from bayestream.cli.tune import objective_for
 
 RUNNER = CliRunner()
 
@@ -169,6 +171,16 @@ def test_tune_writes_what_run_reads(my_csv, tmp_path):
     said = call("run", "--data", my_csv, "--target", "y", "--config", out / "lofi.toml",
                 "--hidden", 5, "--out", tmp_path / "run")  # fmt: skip
     assert "lofi, 66 weights" in said
+
+
+def test_tuning_on_validation_data_holds_out_a_tenth_and_trains_on_the_rest():
+    stream = bs.streams.drifting_linear_regression(0, steps=100, inputs=2)
+    mixed = stream.shuffle(3)
+    expected = bs.tune.validation(mixed.take(90), mixed.select(range(90, 100)), seed=3)
+    assert objective_for("validation", stream, 3).about == expected.about
+    assert (
+        objective_for("prequential", stream, 3).about == bs.tune.prequential(stream, seed=3).about
+    )
 
 
 def test_every_command_shows_an_example():

@@ -76,25 +76,18 @@ def prequential(
     >>> results.unique("metric"), results.unique("summary"), len(results)
     (['rmse', 'nlpd'], ['cumulative', 'window 200'], 320)
     """
-    check_whole("trials", trials, 1)
-    chosen = [_stream(streams, trial) for trial in range(trials)]
+    chosen = _chosen(streams, trials)
     parts: list[Results] = []
-    total = sum(map(len, chosen)) * len(learners)
-    with Progress("evaluating", total=total, show=progress) as bar:
-        for method, learner in learners.items():
+    with _progress(chosen, learners, progress) as bar:
+        for method, learner, group, states, keys in _work(learners, chosen, seed):
             scored = _metrics(metrics, learner)
             record = score_each(forecast, tuple(scored.items()))
-            for group in _groups(learner, chosen):
-                keys = [_keys(seed + trial) for trial in group]
-                states = [learner.init(weights) for weights, _ in keys]
-                part = [chosen[trial] for trial in group]
-                _, records = run_together(
-                    learner, states, part, record=record, keys=[updates for _, updates in keys]
-                )
-                for trial, kept in zip(group, records, strict=True):
-                    task = np.asarray(chosen[trial].examples.task)
-                    parts += _summarised(method, trial, scored, summaries, kept.values, task)
-                bar.advance(sum(map(len, part)))
+            part = [chosen[trial] for trial in group]
+            _, records = run_together(learner, states, part, record=record, keys=keys)
+            for trial, kept in zip(group, records, strict=True):
+                task = np.asarray(chosen[trial].examples.task)
+                parts += _summarised(method, trial, scored, summaries, kept.values, task)
+            bar.advance(sum(map(len, part)))
     return Results.joined(parts)
 
 
@@ -133,39 +126,39 @@ def held_out(
     >>> results.where(metric="rmse")["step"].tolist()
     [30, 60, 90]
     """
-    check_whole("trials", trials, 1)
     check_whole("every", every, 1)
-    chosen = [_stream(streams, trial) for trial in range(trials)]
+    chosen = _chosen(streams, trials)
     if any(np.any(stream.examples.delay) for stream in chosen):
         raise ValueError("streams must have no delayed labels here; prequential takes them.")
     examined = [tests(trial) for trial in range(trials)]
     parts: list[Results] = []
-    total = sum(map(len, chosen)) * len(learners)
-    with Progress("evaluating", total=total, show=progress) as bar:
-        for method, learner in learners.items():
+    with _progress(chosen, learners, progress) as bar:
+        for method, learner, group, states, keys in _work(learners, chosen, seed):
             scored = _metrics(metrics, learner)
             examine = score_many(learner, forecast, tuple(scored.items()))
-            for group in _groups(learner, chosen):
-                keys = [_keys(seed + trial) for trial in group]
-                states = [learner.init(weights) for weights, _ in keys]
-                for start in range(0, len(chosen[group[0]]), every):
-                    part = [_cut(chosen[trial], start, start + every) for trial in group]
-                    now = [jax.random.fold_in(updates, start) for _, updates in keys]
-                    states, _ = run_together(learner, states, part, record=None, keys=now)
-                    step = start + len(part[0])
-                    for trial, state in zip(group, states, strict=True):
-                        found = examine(state, *labelled(examined[trial](step)))
-                        task = np.asarray(chosen[trial].examples.task)[step - 1]
-                        for metric, value in found.items():
-                            parts.append(
-                                _rows(method, metric, "held out", trial, step, task, float(value))
-                            )
-                    bar.advance(sum(map(len, part)))
+            for start in range(0, len(chosen[group[0]]), every):
+                part = [_cut(chosen[trial], start, start + every) for trial in group]
+                now = [jax.random.fold_in(key, start) for key in keys]
+                states, _ = run_together(learner, states, part, record=None, keys=now)
+                step = start + len(part[0])
+                for trial, state in zip(group, states, strict=True):
+                    found = examine(state, *labelled(examined[trial](step)))
+                    task = np.asarray(chosen[trial].examples.task)[step - 1]
+                    parts += [
+                        _rows(method, metric, "held out", trial, step, task, float(value))
+                        for metric, value in found.items()
+                    ]
+                bar.advance(sum(map(len, part)))
     return Results.joined(parts)
 
 
 def around(stream: Stream, size: int = 200) -> Tests:
-    """The `size` examples of a stream nearest to the current step: it drifts as training does."""
+    """The `size` examples of a stream nearest to the current step: it drifts as training does.
+
+    >>> stream = Stream(Example(np.zeros((9, 1)), np.arange(9.0)))
+    >>> around(stream, 4)(5).y.tolist()
+    [3.0, 4.0, 5.0, 6.0]
+    """
     check_whole("size", size, 1)
 
     def tests(step: int) -> Example:
@@ -176,7 +169,12 @@ def around(stream: Stream, size: int = 200) -> Tests:
 
 
 def of_task(stream: Stream, training: Stream, size: int = 500) -> Tests:
-    """The first `size` examples of the task that training is in."""
+    """The first `size` examples of the task that training is in.
+
+    >>> stream = Stream(Example(np.zeros((4, 1)), np.arange(4.0), np.array([0, 0, 1, 1])))
+    >>> of_task(stream, stream)(3).y.tolist()
+    [2.0, 3.0]
+    """
     check_whole("size", size, 1)
     task = np.asarray(stream.examples.task)
     current = np.asarray(training.examples.task)
@@ -188,22 +186,39 @@ def of_task(stream: Stream, training: Stream, size: int = 500) -> Tests:
 
 
 def always(stream: Stream) -> Tests:
-    """The whole of a stream, whenever: for training that does not drift."""
+    """The whole of a stream, whenever: for training that does not drift.
+
+    >>> len(always(Stream(Example(np.zeros((4, 1)), np.arange(4.0))))(1).x)
+    4
+    """
     return lambda step: stream.examples
 
 
-def _stream(streams: Streams, trial: int) -> Stream:
-    return streams if isinstance(streams, Stream) else streams(trial)
+def _chosen(streams: Streams, trials: int) -> list[Stream]:
+    """Each trial's stream."""
+    check_whole("trials", trials, 1)
+    return [streams if isinstance(streams, Stream) else streams(trial) for trial in range(trials)]
+
+
+def _progress(
+    chosen: Sequence[Stream], learners: Mapping[str, Estimator], show: bool | None
+) -> Progress:
+    return Progress("evaluating", total=sum(map(len, chosen)) * len(learners), show=show)
+
+
+def _work(
+    learners: Mapping[str, Estimator], chosen: Sequence[Stream], seed: int
+) -> Iterator[tuple[str, Estimator, list[int], list[State], list[Key]]]:
+    """Method, learner, trials to run together, their first states and their keys for updates."""
+    for method, learner in learners.items():
+        for group in _groups(learner, chosen):
+            weights = [jax.random.key(seed + trial) for trial in group]
+            states = [learner.init(key) for key in weights]
+            yield method, learner, group, states, [jax.random.fold_in(key, 1) for key in weights]
 
 
 def _cut(stream: Stream, first: int, last: int) -> Stream:
     return Stream(Example(*(field[first:last] for field in stream.examples)))
-
-
-def _keys(seed: int) -> tuple[Key, Key]:
-    """Of a trial's initial weights, and of what its updates draw."""
-    key = jax.random.key(seed)
-    return key, jax.random.fold_in(key, 1)
 
 
 # States of this many bytes in all run together; larger ones gain nothing from company.

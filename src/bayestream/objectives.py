@@ -35,7 +35,14 @@ class Objective(NamedTuple):
 def prequential(
     stream: Stream, *, forecast: Forecaster = predictive.default, seed: int = 0
 ) -> Objective:
-    """The mean negative log predictive density of each example before it is learnt from."""
+    """The mean negative log predictive density of each example before it is learnt from.
+
+    >>> import bayestream as bs
+    >>> stream = bs.streams.drifting_linear_regression(0, steps=20, inputs=2)
+    >>> learner = bs.vdekf(bs.models.mlp([2, 1]), bs.likelihoods.gaussian(1.0))
+    >>> bs.tune.prequential(stream).value(learner, lambda so_far: None) > 0
+    True
+    """
     record = score_each(forecast, _NLPD)
 
     def value(learner: Estimator, report: Report) -> float:
@@ -59,6 +66,11 @@ def validation(
     """The negative log predictive density of held-out data after training; for data at rest.
 
     What is held out must be part of the training data: the test set has no place in tuning.
+
+    >>> import bayestream as bs
+    >>> stream = bs.streams.drifting_linear_regression(0, steps=20, inputs=2)
+    >>> bs.tune.validation(stream.take(15), stream.select(range(15, 20))).about[:27]
+    'validation, seed 0, (15, 2)'
     """
     x, y = labelled(held_out.examples)
 

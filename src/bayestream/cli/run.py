@@ -18,7 +18,7 @@ from bayestream.cli import learners, sources
 from bayestream.cli.journal import Journal, journal_for
 from bayestream.run import run as learn
 from bayestream.streams.encoder import Encoded
-from bayestream.streams.tables import Unreadable
+from bayestream.streams.tables import Unreadable, stacked
 from bayestream.types import Estimator, Example, State
 
 _LINES = 20  # of rolling scores, about, on the screen
@@ -94,7 +94,8 @@ def run(
     for line in journal.skips():
         console.print(line, markup=False)
     _picture(journal, chosen.method, out)
-    console.print("wrote", *sorted(str(path) for path in out.iterdir()))
+    written = [out / name for name in ("forecasts.csv", "skipped.csv", "scores.png")]
+    console.print("wrote", *(str(path) for path in written if path.exists()))
 
 
 def _learn_all(
@@ -118,7 +119,7 @@ def _learn_all(
             journal.skip(bad)
             if rows:
                 key = jax.random.fold_in(jax.random.key(seed), journal.count)
-                stream = sources.stacked(rows, source.task)
+                stream = stacked(rows, source.task, source.inputs)
                 state, kept = learn(
                     learner, state, stream, record=_forecast, key=key, progress=False
                 )
@@ -152,6 +153,7 @@ def _blocks(
 
 
 def _picture(journal: Journal, method: str, out: Path) -> None:
+    (out / "scores.png").unlink(missing_ok=True)  # an earlier run's
     if not journal.count:
         return
     try:

@@ -12,7 +12,7 @@ import typer
 from bayestream.streams import datasets, files, river_sets, tables
 from bayestream.streams.encoder import Encoded, Task
 from bayestream.streams.tables import Unreadable
-from bayestream.types import Example, Stream
+from bayestream.types import Stream
 
 Data = Annotated[
     str,
@@ -50,14 +50,7 @@ class Source(NamedTuple):
         bad = [row for row in rows if isinstance(row, Unreadable)]
         if not good:
             raise ValueError(f"no row could be read; the first: {bad[0].place}: {bad[0].reason}.")
-        return stacked(good, self.task), bad
-
-
-def stacked(rows: Sequence[Encoded], task: Task) -> Stream:
-    """Rows as a stream."""
-    x = np.stack([row.x for row in rows])
-    y = np.array([row.y for row in rows])
-    return Stream(Example(x, y if task == "classification" else y[:, None]))
+        return tables.stacked(good, self.task, self.inputs), bad
 
 
 def opened(

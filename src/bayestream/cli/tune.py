@@ -75,7 +75,7 @@ def tune(
         chosen.method,
         model,
         likelihoods.gaussian if source.task == "regression" else likelihoods.categorical(),
-        _objective(aim, stream, seed),
+        objective_for(aim, stream, seed),
         fixed=chosen.options,
         baseline=learners.learner(source, model, chosen),
         trials=trials,
@@ -97,7 +97,8 @@ def tune(
     console.print(f"wrote {path}")
 
 
-def _objective(aim: str, stream: Stream, seed: int) -> tuning.Objective:
+def objective_for(aim: str, stream: Stream, seed: int) -> tuning.Objective:
+    """Each row before it is learnt from, or a tenth held out, after the rest in a random order."""
     if aim == "prequential":
         return tuning.prequential(stream, seed=seed)
     mixed = stream.shuffle(seed)

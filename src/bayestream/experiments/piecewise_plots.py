@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from bayestream import streams
-from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Floats, Outcome, truth
+from bayestream import streams, summaries
+from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Outcome, truth
 
 # Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
 LOOKS = {
@@ -50,11 +49,14 @@ def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     ax = figure.subplots()
     for change in range(LENGTH, TASKS * LENGTH, LENGTH):
         ax.axvline(change, color="0.8", lw=0.8, zorder=0)
+    rolling = {
+        method: summaries.window(window).of(o.error.ravel()) for method, o in outcomes.items()
+    }
     # The first steps, from random weights, would flatten all the rest.
-    ceiling = 1.1 * max(_rolling(o.error.ravel(), window)[LENGTH:].max() for o in outcomes.values())
-    for method, outcome in outcomes.items():
+    ceiling = 1.1 * max(error[LENGTH:].max() for error in rolling.values())
+    for method, error in rolling.items():
         color, dashes = LOOKS[method]
-        ax.plot(_rolling(outcome.error.ravel(), window), dashes, color=color, lw=1.4, label=method)
+        ax.plot(error, dashes, color=color, lw=1.4, label=method)
     ax.set(xlabel="examples seen", ylabel=f"test RMSE (mean of {window})", ylim=(0, ceiling))
     ax.set_title(
         "Error on the current function; it changes, unannounced, at each line", fontsize=10
@@ -64,10 +66,3 @@ def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     ax.legend(frameon=False, ncols=len(outcomes))
     figure.savefig(path, dpi=130)
     return path
-
-
-def _rolling(values: Floats, window: int) -> Floats:
-    """The mean of the last `window` values, of fewer at the start."""
-    total = np.cumsum(values)
-    total[window:] = total[window:] - total[:-window]
-    return total / np.minimum(np.arange(1, values.size + 1), window)

@@ -96,11 +96,15 @@ def table(source: Source, *, on_bad: Literal["raise", "skip"] = "raise", **optio
             raise ValueError(f"{item.place}: {item.reason}.")
         else:
             skipped.append(item)
-    x = np.array([row.x for row in rows]).reshape(len(rows), encoder.inputs)
+    stream, classes = stacked(rows, encoder.task, encoder.inputs), tuple(encoder.classes)
+    return Table(stream, tuple(rows), tuple(skipped), encoder.columns, classes)
+
+
+def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
+    """Rows of so many inputs as a stream."""
+    x = np.array([row.x for row in rows]).reshape(len(rows), inputs)
     y = np.array([row.y for row in rows], np.float64)
-    y = y if encoder.task == "classification" else y[:, None]
-    classes = tuple(encoder.classes)
-    return Table(Stream(Example(x, y)), tuple(rows), tuple(skipped), encoder.columns, classes)
+    return Stream(Example(x, y if task == "classification" else y[:, None]))
 
 
 def _encode_all(encoder: Encoder, rows: Iterable[Row]) -> Iterator[Encoded | Unreadable]:
