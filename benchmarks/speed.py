@@ -28,7 +28,7 @@ from rich.table import Table
 
 import bayestream as bs
 from bayestream.gaussians.dlr import DLRGaussian
-from bayestream.linearize import jacobian
+from bayestream.networks.linearize import jacobian
 
 DYNAMICS: dict[str, float] = {"decay": 0.999, "drift": 1e-6}
 # Parameters 501 (UCI), 7.8k, 648,010 (the paper's MNIST network), and powers of ten for growth.

@@ -10,8 +10,8 @@ import optax
 import pytest
 
 import bayestream as bs
-from bayestream.linearize import output_rows
-from bayestream.rows import to_dense
+from bayestream.networks.linearize import output_rows
+from bayestream.networks.rows import to_dense
 
 NOISE = np.array([[0.3, 0.1], [0.1, 0.2]])
 # What an estimator is given of these, it accepts. Plain gradient steps run away from inputs of a

@@ -10,8 +10,8 @@ import pytest
 
 import bayestream as bs
 import oracles
-from bayestream import rows
 from bayestream.gaussians import dense, diagonal, lazy_dlr, spherical
+from bayestream.networks import rows
 from problems import FILTERS_LOFI_FIRST, NOISE, PROBLEMS, Problem
 
 DYNAMICS = [(1.0, 0.0), (0.98, 0.01)]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bayestream as bs
-from bayestream import summaries
-from bayestream.evaluate import Metric
+from bayestream.evaluation import summaries
+from bayestream.evaluation.evaluate import Metric
 
 close = np.testing.assert_allclose
 MODEL = bs.models.mlp([1, 6, 1])

@@ -19,7 +19,7 @@ from bayestream.gaussians import (
     spherical,
 )
 from bayestream.gaussians.linalg import cholesky_of_identity_plus
-from bayestream.rows import from_dense
+from bayestream.networks.rows import from_dense
 
 FAMILIES = {"dense": dense, "diagonal": diagonal, "dlr": dlr, "spherical": spherical}
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import bayestream as bs
-from bayestream import kernels, rows
-from bayestream.gaussians import diagonal, lazy_dlr
+from bayestream.gaussians import diagonal, kernels, lazy_dlr
 from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.lazy_dlr import LazyDLR, Pending
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.rows import Rows
 
 pytestmark = pytest.mark.skipif(not kernels.built(), reason="the native kernels were not built")
 

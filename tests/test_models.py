@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from bayestream.models import lenet, mlp, wrap
+from bayestream.networks.models import lenet, mlp, wrap
 
 # The default generator takes seconds to compile for each new shape; this one does not.
 KEY, OTHER = (jax.random.key(seed, impl="rbg") for seed in (0, 1))

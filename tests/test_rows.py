@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import bayestream as bs
-from bayestream import rows
-from bayestream.linearize import jacobian, observe
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.linearize import jacobian, observe
+from bayestream.networks.rows import Rows
 from problems import FILTERS_LOFI_FIRST
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bayestream as bs
-from bayestream.spaces import Range
-from bayestream.tune import NOISE, build
+from bayestream.estimators.spaces import Range
+from bayestream.tuning.tune import NOISE, build
 
 pytest.importorskip("optuna")
 MODEL = bs.models.mlp([2, 1])

@@ -1,82 +1,11 @@
-"""Bayesian neural networks that learn from a stream, one example at a time."""
+"""Bayesian neural networks that learn from a stream, one example at a time.
 
-from bayestream import (
-    estimators,
-    evaluate,
-    expectations,
-    gaussians,
-    inflation,
-    kernels,
-    likelihoods,
-    models,
-    plots,
-    predictive,
-    scores,
-    streams,
-    summaries,
-    tune,
-)
-from bayestream.estimators import (
-    bong,
-    fcekf,
-    fdekf,
-    ggt,
-    laplace,
-    lofi,
-    lofi_spherical,
-    lrvga,
-    make,
-    ogd,
-    orfit,
-    replay_sgd,
-    slang,
-    steady_state,
-    vdekf,
-)
-from bayestream.results import Results
-from bayestream.run import Records, run, run_together, step
-from bayestream.types import Estimator, Example, Likelihood, Model, Stream
+Every public name is in the stub beside this file, and is imported when it is first asked for: the
+command line is ready, and can be interrupted, before JAX is.
+"""
+
+import lazy_loader
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Estimator",
-    "Example",
-    "Likelihood",
-    "Model",
-    "Records",
-    "Results",
-    "Stream",
-    "bong",
-    "estimators",
-    "evaluate",
-    "expectations",
-    "fcekf",
-    "fdekf",
-    "gaussians",
-    "ggt",
-    "inflation",
-    "kernels",
-    "laplace",
-    "likelihoods",
-    "lofi",
-    "lofi_spherical",
-    "lrvga",
-    "make",
-    "models",
-    "ogd",
-    "orfit",
-    "plots",
-    "predictive",
-    "replay_sgd",
-    "run",
-    "run_together",
-    "scores",
-    "slang",
-    "steady_state",
-    "step",
-    "streams",
-    "summaries",
-    "tune",
-    "vdekf",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from bayestream.cli.sources import Source
-from bayestream.results import Results
+from bayestream.evaluation.results import Results
+from bayestream.evaluation.summaries import window
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable
-from bayestream.summaries import window
 
 _SHOWN = 5  # skipped rows on the screen
 _Z90 = 1.6448536269514722  # a Gaussian's 95% quantile: the middle 90% ends there

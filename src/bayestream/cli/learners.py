@@ -9,8 +9,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from bayestream import estimators, likelihoods, models, tune
+from bayestream import estimators, likelihoods
 from bayestream.cli.sources import Source
+from bayestream.networks import models
+from bayestream.tuning import tune
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
 Method = Annotated[

@@ -13,10 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bayestream import plots, predictive
 from bayestream.cli import learners, sources
 from bayestream.cli.journal import Journal, journal_for
-from bayestream.run import run as learn
+from bayestream.evaluation import plots
+from bayestream.forecasts import predictive
+from bayestream.running.run import run as learn
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable, stacked
 from bayestream.types import Estimator, Example, State

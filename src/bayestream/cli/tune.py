@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from bayestream import likelihoods
-from bayestream import tune as tuning
 from bayestream.checks import check_choice
 from bayestream.cli import learners, sources
+from bayestream.tuning import tune as tuning
 from bayestream.types import Stream
 
 

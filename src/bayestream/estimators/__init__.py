@@ -1,4 +1,4 @@
-"""Every learner, one file each; registering one enrols it in the contract tests."""
+"""Every learner, one file each, and what only they use; registered, it is held to the contract."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayestream.checks import check_choice
+from bayestream.estimators import expectations, inflation
 from bayestream.estimators.bong import bong
 from bayestream.estimators.fcekf import fcekf
 from bayestream.estimators.fdekf import fdekf
@@ -24,9 +25,9 @@ from bayestream.estimators.lrvga import LRVGA_SPACE, lrvga
 from bayestream.estimators.orfit import orfit
 from bayestream.estimators.replay_sgd import DESCENT_SPACE, average, ogd, replay_sgd, total
 from bayestream.estimators.slang import SLANG_SPACE, slang
+from bayestream.estimators.spaces import Space
 from bayestream.estimators.vdekf import vdekf
 from bayestream.gaussians.fits import forward_kl, reverse_kl
-from bayestream.spaces import Space
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
 REGISTRY: dict[str, Callable[..., Estimator]] = {
@@ -86,10 +87,12 @@ __all__ = [
     "average",
     "bong",
     "diagonal_curvature",
+    "expectations",
     "fcekf",
     "fdekf",
     "forward_kl",
     "ggt",
+    "inflation",
     "kronecker_curvature",
     "laplace",
     "lofi",

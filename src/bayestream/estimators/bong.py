@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bayestream.checks import check_rank
+from bayestream.estimators.expectations import Expectation
 from bayestream.estimators.filter import gaussian_filter, is_stationary
-from bayestream.expectations import Expectation
+from bayestream.estimators.inflation import Inflation
 from bayestream.gaussians import dlr, lazy_dlr
 from bayestream.gaussians.lazy_dlr import LazyDLR
-from bayestream.inflation import Inflation
-from bayestream.linearize import Observation
+from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
     Estimator,

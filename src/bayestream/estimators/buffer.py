@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_whole
-from bayestream.linearize import is_observed
+from bayestream.networks.linearize import is_observed
 from bayestream.types import Array, Likelihood, Model
 
 

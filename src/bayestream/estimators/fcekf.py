@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from bayestream import rows
 from bayestream.estimators.filter import gaussian_filter
+from bayestream.estimators.inflation import Inflation
 from bayestream.gaussians import dense
 from bayestream.gaussians.dense import DenseGaussian
 from bayestream.gaussians.linalg import cholesky_of_identity_plus, half_solve
-from bayestream.inflation import Inflation
-from bayestream.linearize import Observation
+from bayestream.networks import rows
+from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
     Estimator,

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import expectations
-from bayestream import inflation as inflations
 from bayestream.checks import (
     check_array,
     check_fraction,
@@ -21,12 +19,14 @@ from bayestream.checks import (
     check_non_negative,
     check_positive,
 )
-from bayestream.expectations import Expectation
+from bayestream.estimators import expectations
+from bayestream.estimators import inflation as inflations
+from bayestream.estimators.expectations import Expectation
+from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians.family import Family
-from bayestream.inflation import Inflation
 from bayestream.likelihoods import evolving
-from bayestream.linearize import Observation
-from bayestream.spaces import Range, Space
+from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
     Estimator,

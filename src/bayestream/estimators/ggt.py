@@ -5,13 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from bayestream import expectations, rows
 from bayestream.checks import check_positive, check_rank
+from bayestream.estimators import expectations
 from bayestream.estimators.filter import gaussian_filter
+from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
-from bayestream.linearize import Observation
-from bayestream.spaces import Range, Space
+from bayestream.networks import rows
+from bayestream.networks.linearize import Observation
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 GGT_SPACE: Space = {"prior_precision": Range(1e-2, 1e3), "learning_rate": Range(1e-2, 1.0)}

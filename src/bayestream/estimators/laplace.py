@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bayestream import rows
 from bayestream.checks import check_made_by, check_positive, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
 from bayestream.estimators.filter import check_examples, one_by_one
+from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import diagonal, kronecker
 from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.likelihoods import evolving
-from bayestream.linearize import Observation, observe
-from bayestream.rows import Rows
-from bayestream.spaces import Range, Space
+from bayestream.networks import rows
+from bayestream.networks.linearize import Observation, observe
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter, is_stationary
+from bayestream.estimators.inflation import Inflation
 from bayestream.gaussians import dlr, fits, lazy_dlr
 from bayestream.gaussians.fits import DiagonalUpdate
 from bayestream.gaussians.lazy_dlr import LazyDLR
-from bayestream.inflation import Inflation
-from bayestream.linearize import Observation
+from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
     Estimator,

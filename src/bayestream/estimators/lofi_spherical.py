@@ -7,15 +7,15 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from bayestream import rows
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter
+from bayestream.estimators.inflation import Inflation
 from bayestream.gaussians import dlr, spherical
 from bayestream.gaussians.linalg import solve_identity_plus
 from bayestream.gaussians.spherical import SphericalGaussian
-from bayestream.inflation import Inflation
-from bayestream.linearize import Observation
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.linearize import Observation
+from bayestream.networks.rows import Rows
 from bayestream.types import (
     Array,
     Estimator,

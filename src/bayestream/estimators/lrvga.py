@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bayestream.checks import check_rank, check_whole
+from bayestream.estimators.expectations import Expectation
 from bayestream.estimators.filter import gaussian_filter
-from bayestream.expectations import Expectation
+from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import dlr, fits
 from bayestream.gaussians.dlr import DLRGaussian
-from bayestream.inflation import Inflation
-from bayestream.linearize import Observation
-from bayestream.spaces import Range, Space
+from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
     Estimator,

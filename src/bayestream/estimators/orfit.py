@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.likelihoods import evolving
-from bayestream.linearize import is_observed, jacobian
+from bayestream.networks.linearize import is_observed, jacobian
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 

@@ -13,8 +13,8 @@ from bayestream.checks import check_made_by, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
 from bayestream.estimators.filter import check_examples, one_by_one
+from bayestream.estimators.spaces import Range, Space
 from bayestream.likelihoods import evolving
-from bayestream.spaces import Range, Space
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 Reduction = Callable[[Array, Array], Array]  # (losses (B,), taken (B,)) → one number

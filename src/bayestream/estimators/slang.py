@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import expectations, rows
 from bayestream.checks import check_fraction, check_positive, check_rank, check_whole
+from bayestream.estimators import expectations
 from bayestream.estimators.filter import check_examples, one_by_one
+from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.likelihoods import evolving
-from bayestream.spaces import Range, Space
+from bayestream.networks import rows
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
 
 _EXTRA = 5  # directions the solver tries beyond those it keeps

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from bayestream.estimators.filter import gaussian_filter
+from bayestream.estimators.inflation import Inflation
 from bayestream.gaussians import diagonal
 from bayestream.gaussians.diagonal import DiagonalGaussian
-from bayestream.inflation import Inflation
-from bayestream.linearize import Observation
+from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
     Estimator,

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bayestream import estimators, likelihoods, models, predictive, streams
-from bayestream.run import run
+from bayestream import estimators, likelihoods, streams
+from bayestream.forecasts import predictive
+from bayestream.networks import models
+from bayestream.running.run import run
 from bayestream.types import Array, Estimator, Example, State, Stream
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from bayestream import streams, summaries
+from bayestream import streams
+from bayestream.evaluation import summaries
 from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Outcome, truth
 
 # Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.

@@ -1,6 +1,6 @@
-"""Posterior families and their linear algebra."""
+"""Posterior families and their linear algebra, nowhere else; the native kernels behind them."""
 
-from bayestream.gaussians import dense, diagonal, dlr, lazy_dlr, spherical
+from bayestream.gaussians import dense, diagonal, dlr, kernels, lazy_dlr, spherical
 from bayestream.gaussians.dense import DenseGaussian
 from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.gaussians.dlr import DLRGaussian
@@ -16,6 +16,7 @@ __all__ = [
     "dense",
     "diagonal",
     "dlr",
+    "kernels",
     "lazy_dlr",
     "spherical",
 ]

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
-from bayestream import rows
 from bayestream.gaussians.linalg import half_solve
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
 

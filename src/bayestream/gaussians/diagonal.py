@@ -7,10 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import kernels, rows
-from bayestream.gaussians import dense
+from bayestream.gaussians import dense, kernels
 from bayestream.gaussians.linalg import inverse_of_identity_plus, solve_identity_plus
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
 

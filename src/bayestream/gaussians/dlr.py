@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from bayestream import rows
 from bayestream.gaussians import dense
 from bayestream.gaussians.linalg import (
     cholesky_of_identity_plus,
     half_solve,
     solve_identity_plus,
 )
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
 

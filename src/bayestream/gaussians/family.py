@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from bayestream.rows import Rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
 Belief = TypeVar("Belief")

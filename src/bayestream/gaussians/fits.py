@@ -13,7 +13,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import rows
 from bayestream.checks import check_whole
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
@@ -22,7 +21,8 @@ from bayestream.gaussians.linalg import (
     half_solve,
     inverse_of_identity_plus,
 )
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array
 
 

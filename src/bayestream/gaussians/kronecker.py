@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import rows
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key, Layer
 
 

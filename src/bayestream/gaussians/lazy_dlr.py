@@ -11,10 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream import kernels, rows
-from bayestream.gaussians import dense, dlr
+from bayestream.gaussians import dense, dlr, kernels
 from bayestream.gaussians.dlr import DLRGaussian
-from bayestream.rows import Rows
+from bayestream.networks import rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from bayestream.gaussians import dense, dlr
-from bayestream.rows import Rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
 

@@ -98,7 +98,8 @@ class Encoder:
                 raise ValueError(
                     f"{role} must be a whole number, {lowest} or above, got {value!r}."
                 )
-        self.columns, self.target, self.task = columns, target, task
+        self.columns, self.target = columns, target
+        self.task: Task = task
         self.outputs = classes if task == "classification" else 1
         self.classes: dict[str, int] = {}
         self._numbers = {name: Statistics() for name in columns.numeric}

@@ -10,13 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayestream import predictive, scores
 from bayestream.checks import check_whole
-from bayestream.forecasts import Forecast
+from bayestream.evaluation.results import Results
+from bayestream.evaluation.summaries import Summary, cumulative, window
+from bayestream.forecasts import Forecast, predictive, scores
 from bayestream.progress import Progress
-from bayestream.results import Results
-from bayestream.run import Record, run_together
-from bayestream.summaries import Summary, cumulative, window
+from bayestream.running.run import Record, run_together
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
 
 Forecaster = Callable[[Estimator, State, Any], Forecast]  # as those of `predictive`

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from bayestream import predictive
-from bayestream.evaluate import METRICS, Forecaster, labelled, score_each, score_many
-from bayestream.run import run
+from bayestream.evaluation.evaluate import METRICS, Forecaster, labelled, score_each, score_many
+from bayestream.forecasts import predictive
+from bayestream.running.run import run
 from bayestream.types import Estimator, Stream
 
 # Told how good a trial is after each stretch of the stream; raises HopelessError to give it up.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayestream.chunks import Chunk, Skipped, stack
+from bayestream.running.chunks import Chunk, Skipped, stack
 from bayestream.types import Example
 
 _Waiting = tuple[int, int, Example]  # the step of arrival, the position, the example

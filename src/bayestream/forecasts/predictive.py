@@ -12,13 +12,13 @@ import numpy as np
 from jax.core import Tracer
 
 from bayestream.checks import check_array, check_non_negative, check_whole
-from bayestream.forecasts import (
+from bayestream.forecasts.distributions import (
     CategoricalForecast,
     Forecast,
     GaussianForecast,
     MixtureForecast,
 )
-from bayestream.linearize import output_rows
+from bayestream.networks.linearize import output_rows
 from bayestream.types import Array, Estimator, Key, Likelihood, State
 
 # Inputs looked at together: enough to keep the machine busy, few enough to fit beside the belief.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayestream.evaluation.results import Results
 from bayestream.forecasts import Forecast
-from bayestream.results import Results
-from bayestream.scores import expected_calibration_error, reliability
+from bayestream.forecasts.scores import expected_calibration_error, reliability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +57,7 @@ def curves(results: Results, *, summary: str | None = None) -> Figure:
 
     `summary` chooses among several in the table; by default, the last.
 
-    >>> from bayestream.results import Results
+    >>> from bayestream.evaluation.results import Results
     >>> results = Results.of(method="lofi", metric="rmse", summary="each", trial=0, step=[1, 2],
     ...                      task=[0, 1], value=[2.0, 1.0])
     >>> len(curves(results).axes)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayestream.checks import check_choice
-from bayestream.rows import Rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array
 
 

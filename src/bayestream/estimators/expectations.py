@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from bayestream.checks import check_whole
 from bayestream.gaussians.family import Family
-from bayestream.linearize import Observation, observe, observe_gradients
-from bayestream.rows import Rows
+from bayestream.networks.linearize import Observation, observe, observe_gradients
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key, Likelihood, Model
 
 Observe = Callable[[Model, Likelihood, Array, Array, Array], Observation]

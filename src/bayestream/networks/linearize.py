@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream.rows import Rows
+from bayestream.networks.rows import Rows
 from bayestream.types import Array, Likelihood, Model
 
 

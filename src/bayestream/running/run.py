@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayestream.checks import check_choice
-from bayestream.chunks import Skipped, check_shapes, chunked, impossible, nothing, stack
-from bayestream.delays import Block, delivered
 from bayestream.progress import Progress
+from bayestream.running.chunks import Skipped, check_shapes, chunked, impossible, nothing, stack
+from bayestream.running.delays import Block, delivered
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
 
 # What to keep of a step, from the state that has been predicted but not yet updated.

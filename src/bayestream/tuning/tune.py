@@ -16,9 +16,9 @@ import numpy as np
 
 from bayestream import estimators
 from bayestream.checks import check_choice, check_whole
-from bayestream.objectives import HopelessError, Objective, Report, prequential, validation
+from bayestream.estimators.spaces import Range, Space
 from bayestream.progress import Progress
-from bayestream.spaces import Range, Space
+from bayestream.tuning.objectives import HopelessError, Objective, Report, prequential, validation
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
 __all__ = ["NOISE", "Objective", "Tuned", "build", "prequential", "tune", "validation"]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
 from bayestream.checks import check_fraction, check_whole
-from bayestream.forecasts import Forecast, GaussianForecast, MixtureForecast
+from bayestream.forecasts.distributions import Forecast, GaussianForecast, MixtureForecast
 from bayestream.types import Array
 
 

@@ -1,0 +1,71 @@
+from . import estimators, gaussians, likelihoods, streams
+from .estimators import (
+    bong,
+    expectations,
+    fcekf,
+    fdekf,
+    ggt,
+    inflation,
+    laplace,
+    lofi,
+    lofi_spherical,
+    lrvga,
+    make,
+    ogd,
+    orfit,
+    replay_sgd,
+    slang,
+    steady_state,
+    vdekf,
+)
+from .evaluation import Results, evaluate, plots, summaries
+from .forecasts import predictive, scores
+from .gaussians import kernels
+from .networks import models
+from .running import Records, run, run_together, step
+from .tuning import tune
+from .types import Estimator, Example, Likelihood, Model, Stream
+
+__version__: str
+
+__all__ = [
+    "Estimator",
+    "Example",
+    "Likelihood",
+    "Model",
+    "Records",
+    "Results",
+    "Stream",
+    "bong",
+    "estimators",
+    "evaluate",
+    "expectations",
+    "fcekf",
+    "fdekf",
+    "gaussians",
+    "ggt",
+    "inflation",
+    "kernels",
+    "laplace",
+    "likelihoods",
+    "lofi",
+    "lofi_spherical",
+    "lrvga",
+    "make",
+    "models",
+    "ogd",
+    "orfit",
+    "plots",
+    "predictive",
+    "replay_sgd",
+    "run",
+    "run_together",
+    "scores",
+    "slang",
+    "steady_state",
+    "step",
+    "streams",
+    "summaries",
+    "tune",
+    "vdekf",
+]

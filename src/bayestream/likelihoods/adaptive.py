@@ -1,0 +1,57 @@
+"""Numbers with noise that is learnt from the stream."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from bayestream.checks import check_covariance, check_fraction, check_non_negative
+from bayestream.likelihoods.gaussian import gaussian_of
+from bayestream.types import Array, EvolvingLikelihood
+
+
+class _RunningNoise(NamedTuple):
+    noise: Array  # R̂: () or (C, C)
+    seen: Array  # observations averaged so far
+
+
+def adaptive_gaussian(
+    *, noise: float = 1.0, minimum_rate: float = 0.01, full: bool = False, floor: float = 1e-8
+) -> EvolvingLikelihood:
+    """A Gaussian whose R is learnt from the stream, starting at `noise`.
+
+    R̂_t = (1 − ε_t) R̂_{t−1} + ε_t (e eᵀ + floor), e = y_t − ŷ_t, ε_t = max(minimum_rate, 1/(t+1)):
+    the running average of the paper's appendix, with the starting value counted as one
+    observation, so that R̂ is positive definite from the first step on. Scalar (r I, with
+    eᵀe/C in place of e eᵀ) unless `full`. Step t is conditioned with R̂_{t−1}, the one its
+    forecast used.
+
+    >>> likelihood = adaptive_gaussian(noise=1.0, floor=0.0)
+    >>> carry = likelihood.init(1, jnp.float32)
+    >>> eta, y = jnp.zeros((1, 1)), jnp.full((1, 1), 3.0)
+    >>> float(likelihood.adapt(carry, eta, y, jnp.array([True])).noise)  # (1 + 9) / 2
+    5.0
+    """
+    start = check_covariance("noise", noise)
+    check_fraction("minimum_rate", minimum_rate)
+    check_non_negative("floor", floor)
+    if start.ndim:
+        raise ValueError(f"noise must be a positive number to start from, got {noise!r}.")
+
+    def init(outputs: int, dtype: Any) -> _RunningNoise:
+        r = jnp.asarray(start, dtype)
+        return _RunningNoise(r * jnp.eye(outputs, dtype=dtype) if full else r, jnp.zeros((), dtype))
+
+    def adapt(carry: _RunningNoise, eta: Array, y: Array, observed: Array) -> _RunningNoise:
+        error = jnp.where(observed[:, None], y.reshape(eta.shape) - eta, 0.0)
+        seen = jnp.sum(observed).astype(eta.dtype)
+        squares = error.T @ error if full else jnp.sum(error**2) / eta.shape[-1]
+        smallest = floor * jnp.eye(eta.shape[-1], dtype=eta.dtype) if full else floor
+        average = squares / jnp.maximum(seen, 1.0) + smallest
+        # A batch of n counts as n observations, all forecast from the same belief.
+        rate = jnp.maximum(1 - (1 - minimum_rate) ** seen, seen / (carry.seen + seen + 1.0))
+        noise = (1 - rate) * carry.noise + rate * average
+        return _RunningNoise(noise.astype(carry.noise.dtype), carry.seen + seen)
+
+    return EvolvingLikelihood(init, lambda carry, step: gaussian_of(carry.noise), adapt)

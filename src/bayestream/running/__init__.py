@@ -1,0 +1,5 @@
+"""Stream + estimator → records: the one place that orders predict → score → update."""
+
+from bayestream.running.run import Record, Records, run, run_together, step
+
+__all__ = ["Record", "Records", "run", "run_together", "step"]
