@@ -40,6 +40,17 @@ def check_fraction(name: str, value: Any) -> None:
         _number(name, value, 0.0, 1.0, "a number from 0 to 1")
 
 
+def check_scale(name: str, value: Any, *, vector: bool = True) -> np.ndarray:
+    """A positive number or, with `vector`, a vector of them; no schedule."""
+    expected = "a positive number" + (" or a vector of them" if vector else "")
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be {expected}, got {value!r}.")
+    if numbers.ndim > vector or not (np.isfinite(numbers).all() and (numbers > 0).all()):
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+    return numbers.astype(np.float64)
+
+
 def check_made_by(name: str, value: Any, kind: type | tuple[type, ...], makers: str) -> None:
     """A value from our own factories."""
     if not isinstance(value, kind):

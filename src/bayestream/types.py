@@ -69,6 +69,8 @@ class Likelihood(NamedTuple):
     target_shapes: Callable[[int], tuple[tuple[int, ...], ...]]  # C → shapes y may have
     expects: str  # what a possible value is, in words
     name: str  # what it is called where another kind is refused
+    # η → s (C,) and ν () of a student_t, whatever the values in η; its forecasts are made of them
+    scale_and_dof: Callable[[Array], tuple[Array, Array]] | None = None
 
 
 class EvolvingLikelihood(NamedTuple):

@@ -6,6 +6,7 @@ from bayestream.forecasts.distributions import (
     Forecast,
     GaussianForecast,
     MixtureForecast,
+    StudentTForecast,
 )
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Forecast",
     "GaussianForecast",
     "MixtureForecast",
+    "StudentTForecast",
     "predictive",
     "scores",
 ]

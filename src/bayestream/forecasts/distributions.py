@@ -10,6 +10,8 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp, ndtr, ndtri
 
 from bayestream.checks import check_array
+from bayestream.forecasts import t_distribution
+from bayestream.likelihoods.student_t import log_fall, log_peak, variance_of
 from bayestream.types import Array, Key, Likelihood
 
 
@@ -51,6 +53,59 @@ class GaussianForecast(NamedTuple):
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """The central interval that holds each output with probability `level`."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+
+class StudentTForecast(NamedTuple):
+    """y = mean + scale · t, with as many degrees of freedom, independently for each output.
+
+    >>> forecast = StudentTForecast(jnp.zeros(1), jnp.ones(1), jnp.array(4.0))
+    >>> low, high = forecast.interval(0.9)
+    >>> round(float(low[0]), 4), round(float(high[0]), 4)
+    (-2.1318, 2.1318)
+    """
+
+    mean: Array  # ŷ (…, C): the median, where there is no mean (ν ≤ 1)
+    scale: Array  # s (…, C)
+    dof: Array  # ν ()
+
+    @property
+    def deviation(self) -> Array:
+        """The standard deviation of each output (…, C); infinite for ν ≤ 2."""
+        return jnp.sqrt(variance_of(self.scale, self._dof))
+
+    @property
+    def covariance(self) -> Array:
+        """Cov[y] (…, C, C), diagonal; infinite for ν ≤ 2."""
+        own = jnp.eye(self.mean.shape[-1], dtype=bool)
+        return jnp.where(own, variance_of(self.scale, self._dof)[..., None], 0.0)
+
+    @property
+    def _dof(self) -> Array:
+        return jnp.asarray(self.dof, self.mean.dtype)[..., None]
+
+    def log_density(self, y: Any) -> Array:
+        """Log p(y) (…): the sum over outputs."""
+        fall = log_fall(self.targets(y) - self.mean, self.scale, self._dof)
+        return jnp.sum(log_peak(self._dof) - jnp.log(self.scale) + fall, axis=-1)
+
+    def targets(self, y: Any) -> Array:
+        """The target in the shape of the mean; for one output it may leave that axis out."""
+        check_array("y", y, _vectors(self.mean.shape))
+        return jnp.asarray(y, self.mean.dtype).reshape(self.mean.shape)
+
+    def sample(self, key: Key, count: int) -> Array:
+        """Draws (count, …, C)."""
+        shape = (count, *self.mean.shape)
+        return self.mean + self.scale * jax.random.t(key, self._dof, shape, self.mean.dtype)
+
+    def quantile(self, level: Any) -> Array:
+        """Each output's quantile at `level` (…, C)."""
+        return self.mean + self.scale * t_distribution.quantile(level, self._dof)
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """The central interval that holds each output with probability `level`."""
+        reach = self.scale * t_distribution.quantile((1 - level) / 2, self._dof)
+        return self.mean + reach, self.mean - reach
 
 
 class CategoricalForecast(NamedTuple):
@@ -149,16 +204,23 @@ class MixtureForecast(NamedTuple):
         return found.reshape(count, *self.draws.shape[:-2], *found.shape[2:])
 
     def quantile(self, level: Any) -> Array:
-        """Each output's quantile at `level` (…, C), by bisection; for Gaussian outputs."""
-        means, deviations = self.components()
-        level = jnp.asarray(level, means.dtype)
-        reach = deviations * jnp.abs(ndtri(level)) + deviations
+        """Each output's quantile at `level` (…, C), by bisection; of Gaussian or t outputs."""
+        if isinstance(alone := self.alone(), StudentTForecast):
+            return alone.quantile(level)
+        means, scales, dof = self._marginals()
+        rank = jnp.asarray(level, means.dtype)
+        standard = ndtri(rank) if dof is None else t_distribution.quantile(level, dof)
+        reach = scales * (jnp.abs(standard) + 1)
         low, high = jnp.min(means - reach, axis=-2), jnp.max(means + reach, axis=-2)
+
+        def cdf(y: Array) -> Array:
+            z = (y[..., None, :] - means) / scales
+            return jnp.mean(ndtr(z) if dof is None else t_distribution.cdf(z, dof), axis=-2)
 
         def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = ends
             middle = 0.5 * (low + high)
-            below = jnp.mean(ndtr((middle[..., None, :] - means) / deviations), axis=-2) < level
+            below = cdf(middle) < rank
             return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
         low, high = jax.lax.fori_loop(0, 60, halve, (low, high))
@@ -167,6 +229,13 @@ class MixtureForecast(NamedTuple):
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """The central interval that holds each output with probability `level`."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def alone(self) -> MixtureForecast | StudentTForecast:
+        """A mixture of one t distribution as that t forecast; any other as it is."""
+        if self.likelihood.name != "student_t" or self.draws.shape[-2] > 1:
+            return self
+        scale, dof = scale_and_dof(self.likelihood, self.draws)
+        return StudentTForecast(self.draws[..., 0, :], scale[..., 0, :], dof)
 
     def components(self) -> tuple[Array, Array]:
         """Means and standard deviations (…, S, C) of a mixture of Gaussians."""
@@ -178,12 +247,26 @@ class MixtureForecast(NamedTuple):
         covariances = self._over_draws(self.likelihood.covariance)
         return self.draws, jnp.sqrt(jnp.diagonal(covariances, axis1=-2, axis2=-1))
 
+    def _marginals(self) -> tuple[Array, Array, Array | None]:
+        """Means and scales (…, S, C) and, where the components are t, their ν."""
+        if self.likelihood.name == "student_t":
+            return self.draws, *scale_and_dof(self.likelihood, self.draws)
+        return *self.components(), None
+
     def _over_draws(self, function: Any) -> Array:
         flat = jax.vmap(function)(self.draws.reshape(-1, self.draws.shape[-1]))
         return flat.reshape(*self.draws.shape[:-1], *flat.shape[1:])
 
 
-Forecast = GaussianForecast | CategoricalForecast | MixtureForecast
+Forecast = GaussianForecast | StudentTForecast | CategoricalForecast | MixtureForecast
+
+
+def scale_and_dof(likelihood: Likelihood, eta: Array) -> tuple[Array, Array]:
+    """s, for each of these network outputs (…, C), and ν of a student_t likelihood."""
+    if likelihood.scale_and_dof is None:
+        raise ValueError(f"likelihood must be student_t, got {likelihood.name}.")
+    scale, dof = likelihood.scale_and_dof(jnp.zeros(eta.shape[-1], eta.dtype))
+    return jnp.broadcast_to(scale, eta.shape), dof
 
 
 def _indicators(y: Any, shape: tuple[int, ...], dtype: Any) -> Array:

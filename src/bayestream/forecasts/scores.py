@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.scipy.special import ndtr
 
 from bayestream.checks import check_fraction, check_whole
-from bayestream.forecasts.distributions import Forecast, GaussianForecast, MixtureForecast
+from bayestream.forecasts import t_distribution
+from bayestream.forecasts.distributions import (
+    Forecast,
+    GaussianForecast,
+    MixtureForecast,
+    StudentTForecast,
+)
 from bayestream.types import Array
+
+OfNumbers = GaussianForecast | StudentTForecast | MixtureForecast
 
 
 def nlpd(forecast: Forecast, y: Any) -> Array:
@@ -95,7 +104,7 @@ def expected_calibration_error(forecast: Forecast, y: Any, *, bins: int = 15) ->
     return jnp.sum(found.share * jnp.abs(found.confidence - found.accuracy))
 
 
-def coverage(forecast: GaussianForecast | MixtureForecast, y: Any, *, level: float = 0.9) -> Array:
+def coverage(forecast: OfNumbers, y: Any, *, level: float = 0.9) -> Array:
     """The fraction of outputs inside their central interval of that level.
 
     >>> from bayestream.forecasts import GaussianForecast
@@ -109,17 +118,21 @@ def coverage(forecast: GaussianForecast | MixtureForecast, y: Any, *, level: flo
     return jnp.mean((low <= y) & (y <= high), dtype=y.dtype)
 
 
-def crps(forecast: GaussianForecast | MixtureForecast, y: Any) -> Array:
+def crps(forecast: OfNumbers, y: Any) -> Array:
     """The continuous ranked probability score of each output, in closed form.
 
     ∫ (F(t) − 1{y ≤ t})² dt = E|Y − y| − ½ E|Y − Y'|; in the units of y, and for a point forecast
-    the absolute error.
+    the absolute error. For Gaussians, their mixtures, and t distributions with ν > 1.
 
     >>> from bayestream.forecasts import GaussianForecast
     >>> forecast = GaussianForecast(jnp.zeros((1, 1)), jnp.ones((1, 1, 1)))
     >>> round(float(crps(forecast, jnp.zeros((1, 1)))), 4)
     0.2337
     """
+    if isinstance(forecast, MixtureForecast):
+        forecast = forecast.alone()
+    if isinstance(forecast, StudentTForecast):
+        return _crps_of_t(forecast, y)
     if isinstance(forecast, GaussianForecast):
         means, deviations = forecast.mean[..., None, :], forecast.deviation[..., None, :]
     else:
@@ -131,6 +144,14 @@ def crps(forecast: GaussianForecast | MixtureForecast, y: Any) -> Array:
     return jnp.mean(error - 0.5 * jnp.mean(_mean_distance(apart, spread), axis=(-3, -2)))
 
 
+def _crps_of_t(forecast: StudentTForecast, y: Any) -> Array:
+    dof = jnp.asarray(forecast.dof, forecast.mean.dtype)[..., None]
+    if not isinstance(dof, Tracer) and jnp.any(dof <= 1):
+        raise ValueError(f"dof must be above 1 for this score, got {forecast.dof}.")
+    z = (forecast.targets(y) - forecast.mean) / forecast.scale
+    return jnp.mean(forecast.scale * t_distribution.crps(z, dof))
+
+
 def _mean_distance(mean: Array, deviation: Array) -> Array:
     """E|Z| for Z ~ N(mean, deviation²)."""
     z = mean / deviation
@@ -139,9 +160,9 @@ def _mean_distance(mean: Array, deviation: Array) -> Array:
 
 
 def _probabilities(forecast: Forecast) -> Array:
-    gaussian = isinstance(forecast, GaussianForecast)
+    number = isinstance(forecast, GaussianForecast | StudentTForecast)
     kind = forecast.likelihood.name if isinstance(forecast, MixtureForecast) else "categorical"
-    if gaussian or kind != "categorical":
+    if number or kind != "categorical":
         raise ValueError("forecast must be of classes for this score, got one of numbers.")
     return forecast.mean
 

@@ -1,19 +1,22 @@
 """What the network's output means: p(y | η), in natural-parameter form, without jitter."""
 
-from bayestream.likelihoods.adaptive import adaptive_gaussian
+from bayestream.likelihoods.adaptive import adaptive_gaussian, adaptive_student_t
 from bayestream.likelihoods.bernoulli import bernoulli
 from bayestream.likelihoods.categorical import categorical
 from bayestream.likelihoods.evolving import evolving
 from bayestream.likelihoods.gaussian import gaussian
 from bayestream.likelihoods.log_density import from_log_density
 from bayestream.likelihoods.poisson import poisson
+from bayestream.likelihoods.student_t import student_t
 
 __all__ = [
     "adaptive_gaussian",
+    "adaptive_student_t",
     "bernoulli",
     "categorical",
     "evolving",
     "from_log_density",
     "gaussian",
     "poisson",
+    "student_t",
 ]

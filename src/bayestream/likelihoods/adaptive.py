@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from bayestream.checks import check_covariance, check_fraction, check_non_negative
+from bayestream.checks import check_covariance, check_fraction, check_non_negative, check_scale
 from bayestream.likelihoods.gaussian import gaussian_of
+from bayestream.likelihoods.student_t import reduced, student_t_of
 from bayestream.types import Array, EvolvingLikelihood
 
 
@@ -55,3 +56,52 @@ def adaptive_gaussian(
         return _RunningNoise(noise.astype(carry.noise.dtype), carry.seen + seen)
 
     return EvolvingLikelihood(init, lambda carry, step: gaussian_of(carry.noise), adapt)
+
+
+class _RunningScale(NamedTuple):
+    square: Array  # ŝ² ()
+    seen: Array  # observations averaged so far
+
+
+def adaptive_student_t(
+    *, scale: float = 1.0, dof: float = 4.0, minimum_rate: float = 0.01, floor: float = 1e-8
+) -> EvolvingLikelihood:
+    """Student's t whose scale is learnt from the stream, starting at `scale`; ν stays `dof`.
+
+    ŝ²_t = (1 − ε_t) ŝ²_{t−1} + ε_t (w e² + floor), w = (ν+1)/(ν + e²/ŝ²_{t−1}), with e, ε_t and the
+    average over outputs as in `adaptive_gaussian`: a step of EM, in which w is the precision that
+    an error of that size suggests. For errors that are t its fixed point is s², as E[w e²] = s²
+    there; it fades (ν+3)/ν times as slowly as `adaptive_gaussian`, since w leans on ŝ².
+
+    As w e² < (ν+1) ŝ², no error multiplies ŝ² by more than 1 + ε_t ν, however large it is; a
+    fraction p of gross errors raises ŝ² by about p(ν+3) of itself.
+
+    >>> likelihood = adaptive_student_t(scale=1.0, dof=3.0, floor=0.0)
+    >>> carry = likelihood.init(1, jnp.float32)
+    >>> eta, y = jnp.zeros((1, 1)), jnp.full((1, 1), 3.0)
+    >>> float(likelihood.adapt(carry, eta, y, jnp.ones(1)).square)  # (1 + 9 · 4/(3 + 9)) / 2
+    2.0
+    """
+    start = check_scale("scale", scale, vector=False)
+    nu = check_scale("dof", dof, vector=False)
+    check_fraction("minimum_rate", minimum_rate)
+    check_non_negative("floor", floor)
+
+    def init(outputs: int, dtype: Any) -> _RunningScale:
+        return _RunningScale(jnp.asarray(start**2, dtype), jnp.zeros((), dtype))
+
+    def adapt(carry: _RunningScale, eta: Array, y: Array, trust: Array) -> _RunningScale:
+        trusted = trust[:, None] > 0
+        error = jnp.where(trusted, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
+        seen = jnp.sum(trusted).astype(eta.dtype)
+        u = reduced(error, jnp.sqrt(carry.square), jnp.asarray(nu, eta.dtype))
+        # w e² = (ν+1) ŝ² u²/(1 + u²), in the form that overflows for no error.
+        weighted = (nu + 1) * carry.square * jnp.sum((u / jnp.hypot(1.0, u)) ** 2)
+        average = weighted / (eta.shape[-1] * jnp.maximum(seen, 1.0)) + floor
+        rate = jnp.maximum(1 - (1 - minimum_rate) ** seen, seen / (carry.seen + seen + 1.0))
+        square = (1 - rate) * carry.square + rate * average
+        return _RunningScale(square.astype(carry.square.dtype), carry.seen + seen)
+
+    return EvolvingLikelihood(
+        init, lambda carry, step: student_t_of(jnp.sqrt(carry.square), nu), adapt
+    )
