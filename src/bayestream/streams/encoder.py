@@ -10,10 +10,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayestream.streams.statistics import LIMIT, Statistics
+
 Task = Literal["regression", "classification"]
 # Labels before forecasts are scored: the units of the target are not known sooner.
 WARM_UP = 10
 _HUGE = 1e100  # the square of a number must be one
+_LARGEST = 1e15  # standardised label: learners square it in float32
 _UNREADABLE = (AttributeError, OverflowError, TypeError, ValueError)
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
@@ -22,11 +25,11 @@ class Encoded(NamedTuple):
     """A row in numbers; forecasts of y are turned into units by centre + scale · y."""
 
     place: str
-    x: NDArray[np.float64]
+    x: NDArray[np.float64]  # each input at most LIMIT in size
     y: float  # standardised with the labels up to and with this one, or the class; NaN if missing
     target: Any  # as it was written, None if missing
     centre: float  # of the labels before this one
-    scale: float  # their standard deviation; NaN while there are fewer than WARM_UP
+    scale: float  # their deviation; NaN while there are fewer than WARM_UP
     classes: int = 0  # how many classes had been seen before this row
 
 
@@ -35,25 +38,6 @@ class Columns(NamedTuple):
 
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
-
-
-class Statistics:
-    """Running mean and deviation of a column (Welford's recursion)."""
-
-    def __init__(self) -> None:
-        self.count, self.mean, self._squares = 0, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        """One more value."""
-        self.count += 1
-        before = value - self.mean
-        self.mean += before / self.count
-        self._squares += before * (value - self.mean)
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation so far; 1 where nothing varies."""
-        return math.sqrt(self._squares / self.count) if self._squares > 0 else 1.0
 
 
 class Slots:
@@ -74,9 +58,10 @@ class Encoder:
     """Turns rows into numbers, one at a time, knowing only the rows before.
 
     Numbers, and dates in seconds, are standardised with the mean and deviation of their column up
-    to and with this row; a missing one becomes the mean. A category takes the first free of `slots`
-    inputs, and the last input stands for all that find none; a missing one is a category like any
-    other.
+    to and with this row, without the absurd values (`Statistics`); a missing one, or an absurd one,
+    becomes the mean. The target is standardised in the same way, but an absurd label stays one: how
+    much it teaches is for the learner to decide. A category takes the first free of `slots` inputs,
+    and the last input stands for all that find none; a missing one is a category like any other.
 
     >>> encoder = Encoder(Columns(("a",), ("b",)), target="y", task="regression", slots=3)
     >>> [encoder.encode({"a": a, "b": b, "y": 1}).x.tolist() for a, b in ((1, "u"), (3, "v"))]
@@ -123,9 +108,9 @@ class Encoder:
         x = np.zeros(self.inputs)
         for index, (name, statistics) in enumerate(self._numbers.items()):
             value = numbers[name]
-            if value is not None:
-                statistics.add(value)
-                x[index] = (value - statistics.mean) / statistics.deviation
+            # An absurd value says no more than a missing one does, and is shown in the same way.
+            if value is not None and statistics.add(value):
+                x[index] = statistics.standardise(value, at_most=LIMIT)
         first = len(numbers)
         for name, slots in self._categories.items():
             x[first + slots.of(_name(row.get(name)))] = 1.0
@@ -135,10 +120,11 @@ class Encoder:
         labels = self._labels
         centre = labels.mean
         scale = labels.deviation if labels.count >= WARM_UP else math.nan
-        if not math.isnan(label):
-            labels.add(label)
-        y = (label - labels.mean) / labels.deviation
-        return Encoded(place, x, y, None if math.isnan(label) else label, centre, scale)
+        if math.isnan(label):
+            return Encoded(place, x, label, None, centre, scale)
+        labels.add(label)
+        y = labels.standardise(label, at_most=_LARGEST)
+        return Encoded(place, x, y, label, centre, scale)
 
     def _label(self, value: Any) -> float:
         if self.task == "regression":
