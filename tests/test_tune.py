@@ -67,6 +67,36 @@ def test_a_resumed_search_equals_an_unbroken_one(tmp_path):
     assert (resumed.best, resumed.value) == (whole.best, whole.value)
 
 
+def test_a_search_that_is_stopped_gives_its_best_and_can_be_resumed(tmp_path):
+    unbroken, broken = [], []
+    complete = searched(unbroken)
+    options = {"storage": tmp_path / "tune.db"}
+    stopped = searched(broken, stop=lambda: len(broken) == 5, **options)
+    assert stopped.trials == 4  # the fifth was cut off
+    assert stopped.value == min(math.log(precision / 3.0) ** 2 for precision in broken[:4])
+    broken.pop()
+    resumed = searched(broken, **options)
+    assert broken == unbroken
+    assert resumed.best == complete.best
+    with pytest.raises(ValueError, match="stopped before a trial was complete"):
+        searched([], stop=lambda: True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_search_that_is_stopped_within_its_baseline_does_not_begin(tmp_path, workers):
+    options = {"storage": tmp_path / "tune.db", "workers": workers}
+    searched([1.0], **options)
+    began = []
+
+    def value(precision):
+        began.append(precision)
+        return precision
+
+    learner = bs.vdekf(MODEL, LIKELIHOOD)
+    found = searched([1.0], value, trials=20, baseline=learner, stop=lambda: bool(began), **options)
+    assert (began, found.baseline, found.trials) == ([1.0], None, 12)
+
+
 def test_the_search_depends_on_its_seed():
     first, again, other = [], [], []
     searched(first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 
 _PATIENCE = 1.0  # seconds of silence before the first drawing
@@ -47,10 +48,9 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._drawn:
-            self._draw(time.monotonic() - self._start)
-            sys.stderr.write("\n")
+            self._draw(time.monotonic() - self._start, end="\n")
 
-    def _draw(self, elapsed: float) -> None:
+    def _draw(self, elapsed: float, end: str = "") -> None:
         self._drawn = True
         speed = self.done / elapsed
         pace = f"{speed:,.0f}/s" if speed > 1 or not speed else f"{1 / speed:.1f} s each"
@@ -61,5 +61,6 @@ class Progress:
             text = f"{bar} {self.done:,}/{self.total:,} · {pace} · {left:.0f} s left"
         else:
             text = f"{self.done:,} · {pace}"
-        sys.stderr.write(f"\r{self.label} {text}\033[K")
-        sys.stderr.flush()
+        with suppress(BrokenPipeError):  # the work goes on though nobody watches any more
+            sys.stderr.write(f"\r{self.label} {text}\033[K{end}")
+            sys.stderr.flush()

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bayestream.cli.errors import plainly
+from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.streams import datasets
 
 app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
@@ -33,9 +34,13 @@ def list_names() -> None:
 def get(name: Name) -> None:
     """Fetch a data set into the cache, unless it is on this machine already.
 
+    Interrupted, it leaves no half file behind.
+
     **Example:** `bayestream data get fashion_mnist`
     """
-    typer.echo(datasets.get(name))
+    with INTERRUPTS.waiting():
+        folder = datasets.get(name)
+    typer.echo(folder)
 
 
 @app.command()

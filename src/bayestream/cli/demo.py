@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
 from rich.table import Table
 
+from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.outputs import Screen, whole
 from bayestream.experiments import piecewise
 from bayestream.experiments.piecewise import LENGTH, SETTINGS, TASKS, Outcome
+
+_PICTURES = ("fits.png", "errors.png")
 
 
 def demo(
@@ -21,19 +25,30 @@ def demo(
     """Learn the paper's piecewise-stationary 1-d regression with lofi, fcekf, fdekf and vdekf.
 
     A one-hidden-layer network of 151 weights sees 2,500 examples, one at a time; every 250 the
-    function changes without notice. Prints the test error per task and draws two pictures.
+    function changes without notice. Prints the test error per task and draws two pictures;
+    if interrupted, of the methods that are complete.
 
     **Example:** `bayestream demo --out out --seed 1`
     """
-    console = Console()
+    console = Screen()
+    for name in _PICTURES:
+        (out / name).unlink(missing_ok=True)  # an earlier run's
     outcomes: dict[str, Outcome] = {}
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
+    with suppress(KeyboardInterrupt), Progress(*columns, console=console) as progress:
         for method, settings in SETTINGS.items():
+            INTERRUPTS.check()
             bar = progress.add_task(f"{method:<6}", total=TASKS * LENGTH)
-            outcomes[method] = piecewise.trial(
-                method, seed, settings, lambda n, bar=bar: progress.advance(bar, n)
-            )
+
+            def advance(steps: int, bar: TaskID = bar) -> None:
+                progress.advance(bar, steps)
+                INTERRUPTS.check()
+
+            outcomes[method] = piecewise.trial(method, seed, settings, advance)
+    if INTERRUPTS.requested:
+        console.print(f"interrupted; {len(outcomes)} of {len(SETTINGS)} methods are complete")
+    if not outcomes:
+        return
     console.print(_table(outcomes))
     for picture in _pictures(outcomes, seed, out):
         console.print(f"wrote {picture}")
@@ -59,8 +74,9 @@ def _pictures(outcomes: dict[str, Outcome], seed: int, out: Path) -> list[Path]:
     except ImportError:
         typer.echo("No pictures without matplotlib: pip install 'bayestream[plot]'", err=True)
         return []
-    out.mkdir(parents=True, exist_ok=True)
-    return [
-        piecewise_plots.fits(outcomes, seed, out / "fits.png"),
-        piecewise_plots.errors(outcomes, out / "errors.png"),
-    ]
+    fits, errors = (out / name for name in _PICTURES)
+    with whole(fits) as path:
+        piecewise_plots.fits(outcomes, seed, path)
+    with whole(errors) as path:
+        piecewise_plots.errors(outcomes, path)
+    return [fits, errors]

@@ -1,4 +1,4 @@
-"""Errors a user can mend, said in one sentence instead of a traceback."""
+"""Errors a user can mend, said in one sentence instead of a traceback; and interrupts."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from typing import ParamSpec
 
 import typer
 
+from bayestream.cli.interrupts import EXIT_CODE, INTERRUPTS
+
 P = ParamSpec("P")
 
 
 def plainly(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with bad input reported on standard error and exit code 1."""
+    """The command: bad input is reported on standard error, with exit code 1.
+
+    An interrupt sets a flag from its beginning on; a command that takes long asks for it.
+    """
 
     @wraps(command)
     def plain(*args: P.args, **kwargs: P.kwargs) -> None:
+        INTERRUPTS.begin()
         try:
             command(*args, **kwargs)
         except (ValueError, TypeError, OSError, EOFError, ImportError) as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
+        except KeyboardInterrupt:  # from a wait
+            raise typer.Exit(EXIT_CODE) from None
 
     return plain

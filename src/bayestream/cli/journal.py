@@ -121,7 +121,8 @@ class Journal:
 
     def __enter__(self) -> Journal:
         self._out.mkdir(parents=True, exist_ok=True)
-        (self._out / "skipped.csv").unlink(missing_ok=True)  # an earlier run's
+        for name in ("skipped.csv", "scores.png"):
+            (self._out / name).unlink(missing_ok=True)  # an earlier run's
         self._forecasts = self._open("forecasts.csv", self._writer.header)
         return self
 
@@ -134,7 +135,6 @@ class Journal:
         self._all.extend(losses.ravel())
         self._recent = np.concatenate([self._recent, losses])[-self._size :]
         csv.writer(self._forecasts).writerows(lines)
-        self._forecasts.flush()
 
     def skip(self, bad: Sequence[Unreadable]) -> None:
         """Write down what could not be read."""
@@ -142,13 +142,13 @@ class Journal:
             self._refused = self._open("skipped.csv", Unreadable._fields)
         if bad:
             csv.writer(self._refused).writerows(bad)
-            self._refused.flush()
         self._skipped = (self._skipped + list(bad))[:_SHOWN]
         self._skips += len(bad)
 
     def _open(self, name: str, header: Sequence[str]) -> TextIO:
         path = self._out / name
-        file = self._files.enter_context(path.open("w", newline="", encoding="utf-8"))
+        # Line by line: however the process ends, there is no half line.
+        file = self._files.enter_context(path.open("w", buffering=1, newline="", encoding="utf-8"))
         csv.writer(file).writerow(header)
         return file
 

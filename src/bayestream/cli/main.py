@@ -25,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-app.command()(demo)
+app.command()(plainly(demo))
 app.command()(plainly(run))
 app.command()(plainly(tune))
 app.add_typer(data, name="data")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import numpy as np
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bayestream.cli import learners, sources
+from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal, journal_for
+from bayestream.cli.outputs import Screen, whole
 from bayestream.evaluation import plots
 from bayestream.forecasts import predictive
 from bayestream.running.run import run as learn
@@ -64,7 +64,8 @@ def run(
 
     `bayestream run --data river/Phishing --hidden 20`
 
-    A live source is learnt from until Ctrl-C, which ends the run with its summary:
+    Ctrl-C, or SIGTERM, ends the run with its summary and exit code 130; a second one ends it at
+    once. So a live source is learnt from until then:
 
     `tail -f log.jsonl | bayestream run --data - --target kind --task classification --block 1`
     """
@@ -83,15 +84,18 @@ def run(
     chosen = learners.settings(method, rank=rank, noise=noise, given=given or (), config=config)
     model = learners.network(source, hidden)
     learner = learners.learner(source, model, chosen)
-    console = Console()
+    console = Screen()
     console.print(
         f"{chosen.method}, {model.size:,} weights, {source.inputs} inputs, {source.task} "
         f"of {source.outputs} output{'s' if source.outputs > 1 else ''}"
     )
     journal = journal_for(source, window, out)
-    with journal, suppress(KeyboardInterrupt):  # which ends a live source
+    with journal:
         _learn_all(learner, source, journal, console, seed=seed, block=block, on_bad=on_bad)
-    console.print(journal.table(chosen.method))
+    if INTERRUPTS.requested:
+        console.print(f"interrupted after {journal.count:,} rows")
+    if journal.count:
+        console.print(journal.table(chosen.method))
     for line in journal.skips():
         console.print(line, markup=False)
     _picture(journal, chosen.method, out)
@@ -103,7 +107,7 @@ def _learn_all(
     learner: Estimator,
     source: sources.Source,
     journal: Journal,
-    console: Console,
+    console: Screen,
     *,
     seed: int,
     block: int,
@@ -114,7 +118,7 @@ def _learn_all(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
         line = bar.add_task("learning", total=source.total)
-        for rows, bad in _blocks(source.rows, block):
+        for rows, bad in _blocks(INTERRUPTS.until(source.rows), block):
             if bad and on_bad == "raise":
                 raise ValueError(f"{bad[0].place}: {bad[0].reason}.")
             journal.skip(bad)
@@ -150,14 +154,15 @@ def _blocks(
         if len(rows) == size:
             yield rows, bad
             rows, bad = [], []
-    yield rows, bad
+    if rows or bad:
+        yield rows, bad
 
 
 def _picture(journal: Journal, method: str, out: Path) -> None:
-    (out / "scores.png").unlink(missing_ok=True)  # an earlier run's
     if not journal.count:
         return
     try:
-        plots.curves(journal.results(method)).savefig(out / "scores.png", dpi=130)
+        with whole(out / "scores.png") as path:
+            plots.curves(journal.results(method)).savefig(path, dpi=130)
     except ImportError as error:
         typer.echo(f"no picture: {error}", err=True)

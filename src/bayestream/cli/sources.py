@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import numpy as np
 import typer
 
+from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.streams import datasets, files, river_sets, tables
 from bayestream.streams.encoder import Encoded, Task
 from bayestream.streams.tables import Unreadable
@@ -64,6 +65,9 @@ def opened(
     classes: int = 10,
 ) -> Source:
     """The source that a command line names."""
+    if data in datasets.NAMES and not data.startswith("river/"):
+        with INTERRUPTS.waiting():
+            datasets.get(data)
     if data in ("mnist", "fashion_mnist"):
         images = getattr(datasets, data)()
         return _of_stream(images, "classification", 10)
@@ -79,9 +83,11 @@ def opened(
     else:
         if not target:
             raise ValueError("--target must name the column to be forecast.")
-        rows, total = data, files.count(data)
+        with INTERRUPTS.waiting():
+            rows, total = data, files.count(data)
     kind = cast(Task, task)
-    encoder, items = tables.encoded(rows, target=target, task=kind, classes=classes, **options)
+    with INTERRUPTS.waiting():
+        encoder, items = tables.encoded(rows, target=target, task=kind, classes=classes, **options)
     return Source(items, encoder.inputs, encoder.outputs, kind, total, encoder.classes, False)
 
 

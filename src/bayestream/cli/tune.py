@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from bayestream import likelihoods
 from bayestream.checks import check_choice
 from bayestream.cli import learners, sources
+from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.outputs import Screen, whole
 from bayestream.tuning import tune as tuning
 from bayestream.types import Stream
 
@@ -46,7 +47,8 @@ def tune(
 
     Only training data is looked at. Trials are kept in OUT/trials.db: a search that was stopped
     goes on where it was. Prints the best values as Python and writes them to OUT/METHOD.toml, for
-    `bayestream run --config`.
+    `bayestream run --config`. Ctrl-C, or SIGTERM, ends the search with the best so far and exit
+    code 130; a second one ends it at once.
 
     **Examples:**
 
@@ -63,8 +65,9 @@ def tune(
         slots=slots,
         classes=classes,
     )
-    stream, bad = sources.limited(source, limit).stream()
-    console = Console()
+    with INTERRUPTS.waiting():
+        stream, bad = sources.limited(source, limit).stream()
+    console = Screen()
     if bad:
         console.print(f"{len(bad)} rows could not be read; the first: {bad[0].place}", markup=False)
     chosen = learners.settings(method, rank=rank, given=given or ())
@@ -84,16 +87,23 @@ def tune(
         storage=out / "trials.db",
         study=f"{data} {target} {chosen.method} {hidden} {aim} {limit} {given or ''}",
         progress=True,
+        stop=lambda: INTERRUPTS.requested,
     )
+    if INTERRUPTS.requested and found.trials < trials:
+        console.print(
+            f"interrupted after {found.trials} trials; the same command goes on from there"
+        )
+    before = "" if found.baseline is None else f", with the defaults {found.baseline:.4f}"
     console.print(
-        f"{aim} negative log predictive density: {found.value:.4f}, "
-        f"with the defaults {found.baseline:.4f}; {found.trials} trials, {model.size:,} weights"
+        f"{aim} negative log predictive density: {found.value:.4f}{before}; "
+        f"{found.trials} trials, {model.size:,} weights"
     )
     if found.baseline is not None and found.baseline <= found.value:
         console.print("the defaults are better than all of them: keep those, or try more")
     typer.echo(f"\n{found.python()}\n\n{found.toml()}")
     path = out / f"{chosen.method}.toml"
-    path.write_text(found.toml(), "utf-8")
+    with whole(path) as partial:
+        partial.write_text(found.toml(), "utf-8")
     console.print(f"wrote {path}")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Event, Lock
@@ -110,6 +111,7 @@ def tune(
     storage: str | Path | None = None,
     study: str | None = None,
     progress: bool | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Tuned:
     """Search for hyper-parameters that make the objective small.
 
@@ -132,6 +134,8 @@ def tune(
         storage: a file (SQLite) to keep trials in, so that a search can be resumed.
         study: the search's name in that file.
         progress: as in `run`.
+        stop: asked before each trial and within it; the search ends once the answer is yes. A trial
+            that it cuts off is made again when the search is resumed.
 
     >>> import bayestream as bs
     >>> stream = bs.streams.drifting_linear_regression(0, steps=40, inputs=2)
@@ -157,13 +161,13 @@ def tune(
         name: optuna.distributions.FloatDistribution(place.low, place.high, log=True)
         for name, place in searched.items()
     }
-    started, stop = len(_finished(search)), Event()
+    started, over = len(_finished(search)), Event()
 
     def ask() -> Any:
         """The next trial: it depends on what is finished and on its number, not on this process."""
         nonlocal started
         with lock:
-            if started >= trials or stop.is_set():
+            if started >= trials or over.is_set() or stop():
                 return None
             if started < len(known):
                 values = {n: searched[n].searched(v) for n, v in known[started].items()}
@@ -183,9 +187,11 @@ def tune(
                 numbers = {name: searched[name].value(v) for name, v in trial.params.items()}
                 learner = build(method, model, likelihood, numbers, declared, fixed)
                 try:
-                    value = objective.value(learner, _reporter(trial))
+                    value = objective.value(learner, _reporter(trial, stop))
                 except HopelessError:
                     value = math.nan
+                except _StoppedError:
+                    return
                 with lock:
                     pruned = not math.isfinite(value)
                     state = optuna.trial.TrialState.PRUNED if pruned else None
@@ -196,9 +202,12 @@ def tune(
                     if bar.done % _KEPT == 0:
                         jax.clear_caches()
         finally:
-            stop.set()  # an interruption, or an error, is everybody's
+            over.set()  # an interruption, or an error, is everybody's
 
-    before = None if baseline is None else objective.value(baseline, lambda value: None)
+    before = None
+    with suppress(_StoppedError):
+        if baseline is not None and not stop():
+            before = objective.value(baseline, lambda value: _ask(stop))
     with Progress(f"tuning {method}", total=trials, show=progress) as bar:
         bar.advance(min(started, trials))
         with ThreadPoolExecutor(max(workers - 1, 1)) as pool:
@@ -207,16 +216,28 @@ def tune(
             for other in others:
                 other.result()
     params, value = _best(search)
+    if math.isinf(value) and stop():
+        raise ValueError("the search was stopped before a trial was complete.")
     if math.isinf(value):
         raise ValueError(f"no trial of {trials} gave a finite value; widen the space.")
     best = {name: searched[name].value(params[name]) for name in searched}
     return Tuned(method, fixed, best, value, before, len(_finished(search)), searched)
 
 
-def _reporter(trial: Any) -> Report:
+class _StoppedError(Exception):
+    """The search ends in the middle of a trial."""
+
+
+def _ask(stop: Callable[[], bool]) -> None:
+    if stop():
+        raise _StoppedError
+
+
+def _reporter(trial: Any, stop: Callable[[], bool]) -> Report:
     steps = count()
 
     def report(value: float) -> None:
+        _ask(stop)
         if not math.isfinite(value):
             raise HopelessError
         trial.report(value, next(steps))

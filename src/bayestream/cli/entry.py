@@ -1,0 +1,26 @@
+"""The console script: it can be interrupted before JAX is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from bayestream.cli.interrupts import EXIT_CODE, INTERRUPTS
+
+
+def main() -> None:
+    """The `bayestream` command, which ends with exit code 130 if it was interrupted."""
+    INTERRUPTS.install()
+    from bayestream.cli.main import app  # takes seconds
+
+    try:
+        app()
+    except SystemExit:
+        INTERRUPTS.ignore()
+        if INTERRUPTS.requested:
+            # A shutdown would still change the code if Ctrl-C has ended the reader of our output.
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(EXIT_CODE)
+        raise
