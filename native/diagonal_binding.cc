@@ -20,7 +20,8 @@ DiagonalKernels<Real> choose() {
 }
 
 template <typename Real>
-void condition(DiagonalTask<Real> task, const Real* residual, bool keeps_variance,
+void condition(DiagonalTask<Real> task, Layers<Real>& layers, const Real* residual, Real threshold,
+               bool keeps_variance, const Innovation<Real>& innovation,
                const DiagonalKernels<Real>& kernels, Index parts, const Runner& run) {
   const Index rows = task.rows(), squared = rows * rows, needed = kernels.memory(task);
   const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
@@ -28,16 +29,29 @@ void condition(DiagonalTask<Real> task, const Real* residual, bool keeps_varianc
   run(parts, [&](Index part) {
     kernels.gram(task, part, parts, memory.get() + part * needed, sums.data() + part * squared);
   });
-  Matrix gram(squared, 0.0);
+  Matrix spread(squared, 0.0);
   for (Index part = 0; part < parts; ++part)
-    for (Index i = 0; i < squared; ++i) gram[i] += sums[part * squared + i];
+    for (Index i = 0; i < squared; ++i) spread[i] += sums[part * squared + i];
+  std::vector<double> v(residual, residual + rows);
+  for (const Matrix& each : {spread, squares(v), layers.squares(task.columns)})
+    if (!sound<Real>(each)) return innovation.refuse(rows, task.examples);
+  Matrix gram(spread);
   cholesky_of_identity_plus(gram, rows);
+  const std::vector<double> in = trust(gram, rows, v, task.examples, threshold);
+  if (!std::isinf(threshold)) {
+    weigh(in, 0, rows, spread);
+    weigh(in, v);
+    layers.weigh(in);
+    gram = spread;
+    cholesky_of_identity_plus(gram, rows);
+  }
   const auto solved = [&](Matrix right, Index columns) {
     solve_lower(gram, rows, right.data(), columns);
     solve_upper(gram, rows, right.data(), columns);
     return std::vector<Real>(right.begin(), right.end());
   };
-  const std::vector<Real> weights = solved(Matrix(residual, residual + rows), 1);
+  const std::vector<Real> weights = solved(v, 1);
+  innovation.accept(Matrix(weights.begin(), weights.end()).data(), rows, in);
   task.weights = weights.data();
   std::vector<Real> inverse;
   if (keeps_variance) {
@@ -54,10 +68,12 @@ void condition(DiagonalTask<Real> task, const Real* residual, bool keeps_varianc
 template <ffi::DataType kType>
 ffi::Error diagonal_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout,
                               bool keeps_variance, ffi::Buffer<kType> mean,
-                              ffi::Buffer<kType> diag, ffi::Buffer<kType> activations,
+                              ffi::Buffer<kType> diag, ffi::Buffer<kType> settings,
+                              ffi::Buffer<kType> activations,
                               ffi::Buffer<kType> deltas, ffi::Buffer<kType> residual,
                               ffi::ResultBuffer<kType> mean_out,
-                              ffi::ResultBuffer<kType> diag_out) {
+                              ffi::ResultBuffer<kType> diag_out,
+                              ffi::ResultBuffer<kType> weights, ffi::ResultBuffer<kType> trust) {
   using Real = ffi::NativeType<kType>;
   static const DiagonalKernels<Real> kernels = choose<Real>();
   const Index size = dimension(mean, 1);
@@ -66,15 +82,17 @@ ffi::Error diagonal_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t
   carry(mean, mean_out);
   carry(diag, diag_out);
   for_beliefs(pool, batch, 2 * size, [&](Index b, Index parts, const Runner& run) {
-    const Layers<Real> layers(
+    Layers<Real> layers(
         layout, activations.typed_data() + b * examples * dimension(activations, 1),
         deltas.typed_data() + b * examples * columns * dimension(deltas, 1), examples, columns, 0);
     const DiagonalTask<Real> task = {examples, columns, layers.blocks.data(),
                                      static_cast<Index>(layers.blocks.size()),
                                      mean_out->typed_data() + b * size,
                                      diag_out->typed_data() + b * size, nullptr, nullptr};
-    condition(task, residual.typed_data() + b * examples * columns, keeps_variance, kernels, parts,
-              run);
+    const Innovation<Real> innovation = {weights->typed_data() + b * examples * columns,
+                                         trust->typed_data() + b * examples};
+    condition(task, layers, residual.typed_data() + b * examples * columns,
+              settings.typed_data()[b], keeps_variance, innovation, kernels, parts, run);
   });
   return ffi::Error::Success();
 }
@@ -90,6 +108,9 @@ auto binding() {
       .template Arg<ffi::Buffer<kType>>()
       .template Arg<ffi::Buffer<kType>>()
       .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>()
       .template Ret<ffi::Buffer<kType>>()
       .template Ret<ffi::Buffer<kType>>();
 }

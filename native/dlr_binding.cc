@@ -18,10 +18,15 @@ Kernels<Real> choose() {
     return best(avx512_dlr_double, avx2_dlr_double, baseline_dlr_double);
 }
 
-// The small matrices between the two passes: how the new rows, and below them what moves the mean,
-// are made of Z. Returned as (L + M + 1, L + M).
-Matrix mixing(Index rank, Index rows, const Matrix& plain, const Matrix& scaled,
-              const Matrix& drift, const std::vector<double>& residual) {
+// The small matrices between the two passes.
+struct Mixing {
+  Matrix made;  // (L + M + 1, L + M): how the new rows, and below them the mean's step, are made of Z
+  std::vector<double> weights;  // (M): of G in that step
+  std::vector<double> trust;    // (N): what G is multiplied by before
+};
+
+Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scaled,
+              const Matrix& drift, std::vector<double> residual, double threshold) {
   // Alg. 2, l. 4-5: the predicted W is chol^-1 z, with the factor of I + q s W1' W1; the expanded
   // W~ is then turn Z, where turn = [chol^-1, 0; 0, I].
   Matrix root(rank * rank);
@@ -34,26 +39,37 @@ Matrix mixing(Index rank, Index rows, const Matrix& plain, const Matrix& scaled,
     solve_lower(root, rank, full.data(), rows);
     return full;
   };
-  // Alg. 3, l. 11-13: rotate W~ to its singular directions, largest first.
-  Matrix made = eigenvectors(turned(plain), rows);
-  // l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v].
-  Matrix gain = turned(scaled), weights(rows, 0.0);
-  std::copy(residual.begin(), residual.end(), weights.begin() + rank);
+  Matrix gain = turned(scaled);
   cholesky_of_identity_plus(gain, rows);
+  const std::vector<double> in = trust(gain, rows, residual, examples, threshold);
+  if (!std::isinf(threshold)) {
+    weigh(in, rank, rows, plain);
+    weigh(in, rank, rows, scaled);
+    weigh(in, residual);
+    gain = turned(scaled);
+    cholesky_of_identity_plus(gain, rows);
+  }
+  // Alg. 3, l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v].
+  Matrix weights(rows, 0.0);
+  std::copy(residual.begin(), residual.end(), weights.begin() + rank);
   solve_lower(gain, rows, weights.data(), 1);
   solve_upper(gain, rows, weights.data(), 1);
+  const std::vector<double> of_rows(weights.begin() + rank, weights.end());
+  // l. 11-13: rotate W~ to its singular directions, largest first.
+  Matrix made = eigenvectors(turned(plain), rows);
   made.insert(made.end(), weights.begin(), weights.end());
   // From W~ back to Z: made turn, one column of it after another.
   Matrix columns = transposed(made, rows + 1, rows);
   solve_upper(root, rank, columns.data(), rows + 1);
-  return transposed(columns, rows, rows + 1);
+  return {transposed(columns, rows, rows + 1), of_rows, in};
 }
 
 template <typename Real>
-void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* residual,
-               const Kernels<Real>& kernels, Index parts, const Runner& run) {
+void condition(Task<Real> task, Layers<Real>& layers, const Real* residual, Real threshold,
+               const Innovation<Real>& innovation, const Kernels<Real>& kernels, Index parts,
+               const Runner& run) {
   const Index rank = task.rank, rows = rank + task.rows(), lines = task.lines();
-  task.blocks = blocks.data();
+  task.blocks = layers.blocks.data();
 
   const Index needed = kernels.gram_memory(task), squared = rows * rows;
   const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
@@ -67,12 +83,17 @@ void condition(Task<Real> task, std::vector<Block<Real>>& blocks, const Real* re
     gram->resize(squared);
   }
   const std::vector<double> v(residual, residual + task.rows());
-  const Matrix made = mixing(rank, rows, plain, scaled, drift, v);
+  for (const Matrix& sums : {plain, scaled, drift, squares(v)})
+    if (!sound<Real>(sums)) return innovation.refuse(task.rows(), task.examples);
+  const Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold);
+  innovation.accept(mixed.weights.data(), task.rows(), mixed.trust);
+  if (!std::isinf(threshold)) layers.weigh(mixed.trust);
 
+  const Matrix& made = mixed.made;
   const std::vector<Real> mix(made.begin(), made.end());
   task.mix = mix.data();
   std::vector<std::vector<Real>> fresh;
-  for (Block<Real>& block : blocks) {
+  for (Block<Real>& block : layers.blocks) {
     if (!block.structured()) continue;
     std::vector<Real> mixed(task.examples * lines * block.outputs + kTile, Real(0));
     for (Index m = 0; m < task.rows(); ++m)
@@ -98,10 +119,11 @@ constexpr Index kShort = 64;
 template <ffi::DataType kType>
 ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout,
                          ffi::Buffer<kType> mean, ffi::Buffer<kType> diag,
-                         ffi::Buffer<kType> factor, ffi::Buffer<kType> pending,
+                         ffi::Buffer<kType> factor, ffi::Buffer<kType> settings,
                          ffi::Buffer<kType> activations, ffi::Buffer<kType> deltas,
                          ffi::Buffer<kType> residual, ffi::ResultBuffer<kType> mean_out,
-                         ffi::ResultBuffer<kType> diag_out, ffi::ResultBuffer<kType> factor_out) {
+                         ffi::ResultBuffer<kType> diag_out, ffi::ResultBuffer<kType> factor_out,
+                         ffi::ResultBuffer<kType> weights, ffi::ResultBuffer<kType> trust) {
   using Real = ffi::NativeType<kType>;
   static const Kernels<Real> kernels = choose<Real>();
   const Index size = dimension(mean, 1), rank = dimension(factor, 2);
@@ -115,15 +137,17 @@ ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> lay
     Layers<Real> layers(layout, activations.typed_data() + b * examples * dimension(activations, 1),
                         deltas.typed_data() + b * examples * columns * dimension(deltas, 1),
                         examples, columns, kShort);
-    const Real* wait = pending.typed_data() + 4 * b;
+    const Real* wait = settings.typed_data() + 5 * b;  // what waits, and the threshold
+    const Innovation<Real> innovation = {weights->typed_data() + b * examples * columns,
+                                         trust->typed_data() + b * examples};
     const Task<Real> task = {size,    rank,    examples, columns,
                              nullptr, static_cast<Index>(layers.blocks.size()),
                              wait[0], wait[1], wait[2],  wait[3],
                              mean_out->typed_data() + b * size,
                              diag_out->typed_data() + b * size,
                              factor_out->typed_data() + b * rank * size, nullptr};
-    condition(task, layers.blocks, residual.typed_data() + b * examples * columns, kernels, parts,
-              run);
+    condition(task, layers, residual.typed_data() + b * examples * columns, wait[4], innovation,
+              kernels, parts, run);
   });
   return ffi::Error::Success();
 }
@@ -140,6 +164,8 @@ auto binding() {
       .template Arg<ffi::Buffer<kType>>()
       .template Arg<ffi::Buffer<kType>>()
       .template Arg<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>()
       .template Ret<ffi::Buffer<kType>>()
       .template Ret<ffi::Buffer<kType>>()
       .template Ret<ffi::Buffer<kType>>();

@@ -128,6 +128,38 @@ struct Layers {
       deltas += out;
     }
   }
+
+  // The squared length of every row of G.
+  std::vector<double> squares(Index columns) const {
+    std::vector<double> sums;
+    for (const Block<Real>& block : blocks) {
+      const std::vector<Real>& a = packed[2 * (&block - blocks.data())];
+      const std::vector<Real>& d = packed[2 * (&block - blocks.data()) + 1];
+      const Index rows = d.size() / block.outputs;
+      sums.resize(rows, 0.0);
+      for (Index m = 0; m < rows; ++m) {
+        double inputs = 0.0, outputs = 0.0;
+        for (Index i = 0; i < block.inputs; ++i) {
+          const double x = a[m / columns * block.inputs + i];
+          inputs += x * x;
+        }
+        for (Index o = 0; o < block.outputs; ++o) {
+          const double x = d[m * block.outputs + o];
+          outputs += x * x;
+        }
+        sums[m] += inputs * outputs;
+      }
+    }
+    return sums;
+  }
+
+  // Each example's rows times its trust.
+  void weigh(const std::vector<double>& trust) {
+    for (std::size_t b = 0; b < blocks.size(); ++b)
+      for (std::size_t n = 0; n < trust.size(); ++n)
+        for (Index i = 0; i < blocks[b].inputs; ++i)
+          packed[2 * b][n * blocks[b].inputs + i] *= static_cast<Real>(trust[n]);
+  }
 };
 
 }  // namespace bayestream

@@ -42,6 +42,79 @@ inline void solve_upper(const Matrix& l, Index n, double* b, Index columns) {
   }
 }
 
+// Whether every number is below what a belief may take in, and so none is NaN. What is made of sums of
+// squares below it does not overflow.
+template <typename Real>
+bool sound(const Matrix& sums) {
+  static const double limit = std::pow(static_cast<double>(std::numeric_limits<Real>::max()), 0.8);
+  return std::all_of(sums.begin(), sums.end(), [](double x) { return std::abs(x) < limit; });
+}
+
+inline std::vector<double> squares(const std::vector<double>& values) {
+  std::vector<double> squared(values);
+  for (double& x : squared) x *= x;
+  return squared;
+}
+
+// The trust in each example: W = (1 + e^2 / (c^2 V))^-1/2, where `root` is the Cholesky factor of a
+// matrix whose last M rows and columns are I + G' sigma G beyond what comes before them, so that its
+// own last rows are a factor of that.
+inline std::vector<double> trust(const Matrix& root, Index n, const std::vector<double>& residual,
+                                 Index examples, double threshold) {
+  std::vector<double> found(examples, 1.0);
+  if (std::isinf(threshold)) return found;
+  const Index rows = static_cast<Index>(residual.size()), before = n - rows;
+  const Index columns = rows / std::max<Index>(examples, 1);
+  for (Index e = 0; e < examples; ++e) {
+    const Index first = before + e * columns;
+    Matrix own(columns * columns);
+    for (Index i = 0; i < columns; ++i)
+      for (Index j = 0; j <= i; ++j) {
+        double sum = i == j ? -1.0 : 0.0;
+        for (Index k = before; k <= first + j; ++k)
+          sum += root[(first + i) * n + k] * root[(first + j) * n + k];
+        own[i * columns + j] = sum;
+      }
+    cholesky_of_identity_plus(own, columns);
+    std::vector<double> white(residual.begin() + e * columns, residual.begin() + (e + 1) * columns);
+    solve_lower(own, columns, white.data(), 1);
+    double square = 0.0;
+    for (double x : white) square += x * x;
+    found[e] = 1.0 / std::sqrt(1.0 + square / (columns * threshold * threshold));
+  }
+  return found;
+}
+
+// Rows and columns of a lower triangle, from `first` on, times the trust in their example.
+inline void weigh(const std::vector<double>& trust, Index first, Index n, Matrix& gram) {
+  const Index columns = (n - first) / std::max<Index>(static_cast<Index>(trust.size()), 1);
+  const auto of = [&](Index i) { return i < first ? 1.0 : trust[(i - first) / columns]; };
+  for (Index i = first; i < n; ++i)
+    for (Index j = 0; j <= i; ++j) gram[i * n + j] *= of(i) * of(j);
+}
+
+// A residual times the trust in its examples.
+inline void weigh(const std::vector<double>& trust, std::vector<double>& residual) {
+  const Index columns = residual.size() / std::max<std::size_t>(trust.size(), 1);
+  for (std::size_t m = 0; m < residual.size(); ++m) residual[m] *= trust[m / columns];
+}
+
+// What was learnt from an observation, for the caller: w = (I + G' sigma G)^-1 v and the trust in each
+// example; NaN and none where the belief was left as it was.
+template <typename Real>
+struct Innovation {
+  Real *weights, *trust;
+
+  void accept(const double* w, Index rows, const std::vector<double>& in) const {
+    std::copy_n(w, rows, weights);
+    std::copy(in.begin(), in.end(), trust);
+  }
+  void refuse(Index rows, Index examples) const {
+    std::fill_n(weights, rows, std::numeric_limits<Real>::quiet_NaN());
+    std::fill_n(trust, examples, Real(0));
+  }
+};
+
 inline Matrix transposed(const Matrix& a, Index rows, Index columns) {
   Matrix b(rows * columns);
   for (Index i = 0; i < rows; ++i)

@@ -21,7 +21,7 @@ def with_diagonal(
     prior_precision: float = PRECISION,
 ) -> bs.Estimator:
     rule = getattr(bs.estimators, name)(sweeps=sweeps) if name else None
-    options = {"rank": rank, "prior_precision": prior_precision, **DRIFTING}
+    options = {"rank": rank, "prior_precision": prior_precision, "line_search": None, **DRIFTING}
     return bs.lofi(problem.model, problem.likelihood, diagonal_update=rule, **options)
 
 

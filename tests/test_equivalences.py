@@ -31,8 +31,10 @@ def dynamics(request: pytest.FixtureRequest) -> tuple[float, float]:
     return request.param
 
 
-def settings(dynamics: tuple[float, float]) -> dict[str, float]:
-    return {"prior_precision": PRECISION, "decay": dynamics[0], "drift": dynamics[1]}
+def settings(dynamics: tuple[float, float]) -> dict[str, float | None]:
+    """The paper's full step."""
+    decay, drift = dynamics
+    return {"prior_precision": PRECISION, "decay": decay, "drift": drift, "line_search": None}
 
 
 def states(estimator: bs.Estimator, problem: Problem):

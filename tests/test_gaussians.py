@@ -29,7 +29,7 @@ shapes = st.sampled_from([(1, 3), (4, 0), (4, 4), (8, 5)])
 seeds = st.integers(0, 2**32 - 1)
 each_family = pytest.mark.parametrize("name", FAMILIES)
 examples = settings(deadline=None, derandomize=True, max_examples=25)
-condition = jax.jit(dlr.condition)
+condition = jax.jit(lambda *args: dlr.condition(*args)[0])
 DYNAMICS = [(1.0, 0.2), (0.9, 0.0), (0.7, 0.5), (0.0, 0.3)]
 
 

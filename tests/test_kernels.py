@@ -49,11 +49,11 @@ def problem(case: str, waiting: str, dtype, seed: int = 0) -> tuple[LazyDLR, Row
 
 
 def condition(which: str, monkeypatch, function=lazy_dlr.condition):
-    """Compiled while the switch says so, since the choice is made when tracing."""
+    """The new belief; compiled while the switch says so, since the choice is made when tracing."""
 
     def run(*args):
         monkeypatch.setenv("BAYESTREAM_KERNELS", which)
-        return jax.jit(lambda *a: function(*a))(*args)
+        return jax.jit(lambda *a: function(*a)[0])(*args)
 
     return run
 

@@ -68,6 +68,7 @@ def test_ogd_is_replay_with_a_buffer_of_one():
 def test_bong_with_a_linearised_network_is_lofi(problem, inflation):
     rule = getattr(bs.inflation, inflation)(0.05) if inflation else None
     options = {"rank": 3, "prior_precision": PRECISION, "inflation": rule, **DRIFTING}
+    options["line_search"] = None
     bong = bs.bong(
         problem.model, problem.likelihood, expectation=bs.expectations.linearized(), **options
     )
@@ -79,7 +80,9 @@ def test_bong_with_a_linearised_network_is_lofi(problem, inflation):
 def test_bong_with_the_empirical_fisher_at_the_mean_adds_the_gradients_square(problem, rank):
     options = {"rank": rank, "prior_precision": PRECISION, **DRIFTING}
     expectation = bs.expectations.empirical_fisher(samples=0)
-    bong = bs.bong(problem.model, problem.likelihood, expectation=expectation, **options)
+    bong = bs.bong(
+        problem.model, problem.likelihood, expectation=expectation, line_search=None, **options
+    )
     expected = oracle(methods.bong, problem, columns=methods.gradient_column, **options)
     assert_same_beliefs(beliefs(bong, problem), expected)
 
@@ -93,6 +96,7 @@ def test_monte_carlo_bong_of_a_linear_model_has_the_exact_precision_and_is_right
         rank=linear.model.size,
         prior_precision=PRECISION,
         expectation=bs.expectations.monte_carlo(samples=3),
+        line_search=None,
     )
     x, y, prior = linear.xs[0], linear.ys[0], initial(learner)
     after = one_step_over_keys(learner, prior, x, y, 2000)
@@ -112,6 +116,7 @@ def test_the_sampled_empirical_fisher_is_right_on_average():
         rank=linear.model.size,
         prior_precision=PRECISION,
         expectation=bs.expectations.empirical_fisher(samples=3),
+        line_search=None,
     )
     state = last(learner, linear._replace(xs=linear.xs[:3], ys=linear.ys[:3]))
     before = to_dense(learner, state)
@@ -167,7 +172,7 @@ def test_em_never_raises_the_divergence_it_lowers():
     exact = PRECISION * np.eye(mean.size)
     exact += sum(see(mean, x, y).fisher for x, y in stream(problem) if y is not None)
     options = {"rank": 3, "prior_precision": PRECISION}
-    learners = [bs.bong(problem.model, problem.likelihood, **options)]
+    learners = [bs.bong(problem.model, problem.likelihood, line_search=None, **options)]
     learners += [lrvga(problem, 3, iterations) for iterations in (1, 2, 8)]
     gaps = []
     for learner in learners:

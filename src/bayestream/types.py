@@ -61,6 +61,9 @@ class Likelihood(NamedTuple):
     score: Callable[[Array, Array], Array]  # (η, y) → ∂log p/∂η (C,)
     fisher_factor: Callable[[Array], Array]  # η → B (C, K)
     residual: Callable[[Array, Array], Array]  # (η, y) → v (K,), with B v = score
+    # (η, y) → B and v once more, B v = score, but with at least the curvature that the error itself
+    # implies: where the Fisher information has vanished, a step would overshoot without end
+    secant: Callable[[Array, Array], tuple[Array, Array]]
     mean: Callable[[Array], Array]  # η → E[y]
     covariance: Callable[[Array], Array]  # η → Cov[y] (C, C)
     sample: Callable[[Key, Array], Array]  # (key, η) → y
@@ -78,7 +81,8 @@ class EvolvingLikelihood(NamedTuple):
 
     init: Callable[[int, Any], Any]  # (C, dtype) → carry
     at: Callable[[Any, Array], Likelihood]  # (carry, step) → the likelihood now
-    adapt: Callable[[Any, Array, Array, Array], Any]  # (carry, η (N,C), y (N,…), observed (N,))
+    # (carry, η (N,C), y (N,…), trust (N,)) → carry; what was not observed has no trust, 0
+    adapt: Callable[[Any, Array, Array, Array], Any]
 
 
 class Estimator(NamedTuple):
@@ -98,6 +102,7 @@ class Estimator(NamedTuple):
     # (state, `rows.Rows` of N examples) → each one's G Σ Gᵀ (N, K, K), never an N×K×P array
     covariance_of: Callable[[State, Any], Array] | None
     sample: Callable[[State, Key, int], Array] | None  # (state, key, n) → parameters (n, P)
+    refused: Callable[[State], Array]  # how many updates were not made: they were not finite
 
 
 class Example(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayestream.checks import check_choice
-from bayestream.estimators import expectations, inflation
+from bayestream.estimators import expectations, inflation, line_search
 from bayestream.estimators.bong import bong
 from bayestream.estimators.fcekf import fcekf
 from bayestream.estimators.fdekf import fdekf
@@ -95,6 +95,7 @@ __all__ = [
     "inflation",
     "kronecker_curvature",
     "laplace",
+    "line_search",
     "lofi",
     "lofi_spherical",
     "lrvga",

@@ -6,7 +6,9 @@ from bayestream.checks import check_rank
 from bayestream.estimators.expectations import Expectation
 from bayestream.estimators.filter import gaussian_filter, is_stationary
 from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.line_search import DEFAULT, LineSearch
 from bayestream.gaussians import dlr, lazy_dlr
+from bayestream.gaussians.innovation import Innovation
 from bayestream.gaussians.lazy_dlr import LazyDLR
 from bayestream.networks.linearize import Observation
 from bayestream.types import (
@@ -27,8 +29,10 @@ def bong(
     rank: int = 10,
     prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
-    drift: ScalarOrSchedule = 0.0,
+    drift: ScalarOrSchedule | None = None,
     inflation: Inflation | None = None,
+    line_search: LineSearch | None = DEFAULT,
+    outlier_threshold: float | None = None,
     expectation: Expectation | None = None,
 ) -> Estimator:
     """Bayesian online natural gradient (Jones, Chang & Murphy 2024, arXiv:2405.19681).
@@ -52,8 +56,10 @@ def bong(
     def start(mean: Array, eta: Array) -> LazyDLR:
         return lazy_dlr.at_rest(dlr.start(mean, eta, rank), ever_moves=ever_moves)
 
-    def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
-        return lazy_dlr.condition(belief, observation.rows, observation.residual)
+    def update(
+        belief: LazyDLR, observation: Observation, threshold: float | None, key: Key | None
+    ) -> tuple[LazyDLR, Innovation]:
+        return lazy_dlr.condition(belief, observation.rows, observation.residual, threshold)
 
     return gaussian_filter(
         model,
@@ -65,5 +71,7 @@ def bong(
         decay=decay,
         drift=drift,
         inflation=inflation,
+        line_search=line_search,
+        outlier_threshold=outlier_threshold,
         expectation=expectation,
     )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from bayestream.checks import check_whole
 from bayestream.gaussians.family import Family
-from bayestream.networks.linearize import Observation, observe, observe_gradients
+from bayestream.networks.linearize import Observation, observe, observe_gradients, observe_secant
 from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key, Likelihood, Model
 
@@ -20,14 +20,18 @@ Observe = Callable[[Model, Likelihood, Array, Array, Array], Observation]
 Expectation = Callable[[Family[Any], Any, Model, Likelihood, Array, Array, Key | None], Observation]
 
 
-def linearized() -> Expectation:
+def linearized(*, secant: bool = False) -> Expectation:
     """The network linearised at the mean: the expectations are exact, and need no samples.
+
+    With `secant`, curvature is at least what each error implies (`Likelihood.secant`): where the
+    Fisher information vanishes, as of a class that is thought impossible and comes, steps would
+    overshoot without end.
 
     >>> import bayestream as bs
     >>> learner = bs.bong(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3,
     ...                   expectation=bs.expectations.linearized())
     """
-    return _at_the_mean(observe)
+    return _at_the_mean(observe_secant if secant else observe)
 
 
 def monte_carlo(*, samples: int = 10) -> Expectation:

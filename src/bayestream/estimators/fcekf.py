@@ -6,10 +6,10 @@ import jax.numpy as jnp
 
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.line_search import DEFAULT, LineSearch
 from bayestream.gaussians import dense
 from bayestream.gaussians.dense import DenseGaussian
-from bayestream.gaussians.linalg import cholesky_of_identity_plus, half_solve
-from bayestream.networks import rows
+from bayestream.gaussians.innovation import Innovation
 from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
@@ -28,8 +28,10 @@ def fcekf(
     *,
     prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
-    drift: ScalarOrSchedule = 0.0,
+    drift: ScalarOrSchedule | None = None,
     inflation: Inflation | None = None,
+    line_search: LineSearch | None = DEFAULT,
+    outlier_threshold: float | None = None,
 ) -> Estimator:
     """Full-covariance extended Kalman filter (Singhal & Wu 1988): O(P²) memory and time a step.
 
@@ -47,13 +49,10 @@ def fcekf(
     def start(mean: Array, eta: Array) -> DenseGaussian:
         return DenseGaussian(mean, jnp.eye(model.size, dtype=mean.dtype) / eta)
 
-    def update(belief: DenseGaussian, observation: Observation, key: Key | None) -> DenseGaussian:
-        G = rows.to_dense(observation.rows)  # M × P, small beside the covariance
-        cross = G @ belief.covariance  # Gᵀ Σ
-        root = cholesky_of_identity_plus(cross @ G.T)
-        half = half_solve(root, cross)
-        mean = belief.mean + half_solve(root, observation.residual) @ half
-        return DenseGaussian(mean, _less_outer_products(belief.covariance, half))
+    def update(
+        belief: DenseGaussian, observation: Observation, threshold: float | None, key: Key | None
+    ) -> tuple[DenseGaussian, Innovation]:
+        return dense.condition(belief, observation.rows, observation.residual, threshold)
 
     return gaussian_filter(
         model,
@@ -65,16 +64,6 @@ def fcekf(
         decay=decay,
         drift=drift,
         inflation=inflation,
+        line_search=line_search,
+        outlier_threshold=outlier_threshold,
     )
-
-
-def _less_outer_products(covariance: Array, half: Array) -> Array:
-    """Σ − halfᵀ half; a few rows at a time fuse into one pass over Σ, without a P×P product."""
-    if len(half) > _FUSED:
-        return covariance - half.T @ half
-    for row in half:
-        covariance = covariance - row[:, None] * row[None, :]
-    return covariance
-
-
-_FUSED = 16

@@ -6,8 +6,10 @@ import jax.numpy as jnp
 
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.line_search import DEFAULT, LineSearch
 from bayestream.gaussians import diagonal
 from bayestream.gaussians.diagonal import DiagonalGaussian
+from bayestream.gaussians.innovation import Innovation
 from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
@@ -26,8 +28,10 @@ def fdekf(
     *,
     prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
-    drift: ScalarOrSchedule = 0.0,
+    drift: ScalarOrSchedule | None = None,
     inflation: Inflation | None = None,
+    line_search: LineSearch | None = DEFAULT,
+    outlier_threshold: float | None = None,
 ) -> Estimator:
     """Fully decoupled EKF (Puskorius & Feldkamp 1991): the diagonal Gaussian nearest in forward KL.
 
@@ -45,9 +49,11 @@ def fdekf(
         return DiagonalGaussian(mean, jnp.full_like(mean, eta))
 
     def update(
-        belief: DiagonalGaussian, observation: Observation, key: Key | None
-    ) -> DiagonalGaussian:
-        return diagonal.condition_variance(belief, observation.rows, observation.residual)
+        belief: DiagonalGaussian, observation: Observation, threshold: float | None, key: Key | None
+    ) -> tuple[DiagonalGaussian, Innovation]:
+        return diagonal.condition_variance(
+            belief, observation.rows, observation.residual, threshold
+        )
 
     return gaussian_filter(
         model,
@@ -59,4 +65,6 @@ def fdekf(
         decay=decay,
         drift=drift,
         inflation=inflation,
+        line_search=line_search,
+        outlier_threshold=outlier_threshold,
     )

@@ -7,6 +7,7 @@ that does not depend on that is here, once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,11 +23,14 @@ from bayestream.checks import (
 from bayestream.estimators import expectations
 from bayestream.estimators import inflation as inflations
 from bayestream.estimators.expectations import Expectation
+from bayestream.estimators.guard import is_finite
 from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.line_search import LineSearch, objective
 from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians.family import Family
+from bayestream.gaussians.innovation import Innovation
 from bayestream.likelihoods import evolving
-from bayestream.networks.linearize import Observation
+from bayestream.networks.linearize import Observation, only
 from bayestream.types import (
     Array,
     Estimator,
@@ -46,10 +50,14 @@ class FilterState(NamedTuple):
     step: Array  # how many times predict has run
     noise: Any  # what an evolving likelihood carries; () for a fixed one
     prior: Any  # what inflation remembers of the prior; () without
+    refused: Array  # how many updates would have made it infinite, and were not made
 
 
-Condition = Callable[[Any, Observation, Key | None], Any]  # (belief, observation, key) → belief
+# (belief, observation, the outlier threshold, key) → belief and innovation
+Condition = Callable[[Any, Observation, float | None, Key | None], tuple[Any, Innovation]]
 
+
+_LEAST_DRIFT = 1e-30
 
 # What every filter may be tuned in.
 FILTER_SPACE: Space = {
@@ -68,24 +76,32 @@ def gaussian_filter(
     condition: Condition,
     prior_precision: float,
     decay: ScalarOrSchedule,
-    drift: ScalarOrSchedule,
+    drift: ScalarOrSchedule | None,
     inflation: Inflation | None,
+    line_search: LineSearch | None = None,
+    outlier_threshold: float | None = None,
     expectation: Expectation | None = None,
 ) -> Estimator:
     """An estimator that keeps a Gaussian of `family`.
 
-    `start(μ₀, η₀)` makes the first belief; `condition(belief, observation, key)` is the
+    `start(μ₀, η₀)` makes the first belief; `condition(belief, observation, threshold, key)` is the
     algorithm's update on an observation as `expectation` sees it: unless it says otherwise,
-    linearised at the belief's mean.
+    linearised at the belief's mean. What cannot be learnt from leaves the belief as it was.
     """
     check_positive("prior_precision", prior_precision)
     check_fraction("decay", decay)
-    check_non_negative("drift", drift)
+    noise_drift = implied_drift(decay, drift, prior_precision)
+    check_non_negative("drift", noise_drift)
     chosen = inflations.none() if inflation is None else inflation
     check_made_by("inflation", chosen, Inflation, "bayestream.inflation (bayesian, simple, hybrid)")
-    stays = is_stationary(decay, drift, None)
+    if line_search is not None:
+        check_made_by("line_search", line_search, LineSearch, "bayestream.line_search (halving)")
+    if outlier_threshold is not None:
+        check_positive("outlier_threshold", outlier_threshold)
+    stays = is_stationary(decay, noise_drift, None)
     observations = evolving(likelihood)
-    expect = expectations.linearized() if expectation is None else expectation
+    secant = line_search is not None and line_search.secant
+    expect = expectations.linearized(secant=secant) if expectation is None else expectation
 
     def init(key: Key) -> FilterState:
         mean = model.init(key)
@@ -95,6 +111,7 @@ def gaussian_filter(
             step=jnp.zeros((), jnp.int32),
             noise=observations.init(model.outputs, mean.dtype),
             prior=chosen.init(mean, eta),
+            refused=jnp.zeros((), jnp.int32),
         )
 
     def predict(state: FilterState) -> FilterState:
@@ -102,7 +119,9 @@ def gaussian_filter(
         prior = state.prior
         if not stays:
             dtype = family.mean(belief).dtype
-            gamma, q = at(decay, state.step, dtype), at(drift, state.step, dtype)
+            gamma, q = at(decay, state.step, dtype), at(noise_drift, state.step, dtype)
+            # Decay alone would make a belief infinitely certain in the end.
+            q = jnp.maximum(q, _LEAST_DRIFT)
             belief = family.propagate(belief, gamma, q)
             prior = chosen.propagate(prior, gamma, q)
         return state._replace(belief=belief, step=state.step + 1, prior=prior)
@@ -115,9 +134,29 @@ def gaussian_filter(
         xs, ys = check_examples(model, current, xs, ys, mean.dtype)
         for_draws, for_update = (None, None) if key is None else jax.random.split(key)
         observation = expect(family, state.belief, model, current, xs, ys, for_draws)
-        belief = condition(state.belief, observation, for_update)
-        noise = observations.adapt(state.noise, observation.outputs, ys, observation.observed)
-        return state._replace(belief=belief, noise=noise)
+        adapt = partial(observations.adapt, state.noise, observation.outputs, ys)
+        sound = is_finite(adapt(observation.observed))
+        observation = only(observation, sound)
+        belief, innovation = condition(state.belief, observation, outlier_threshold, for_update)
+        sound &= is_finite(innovation.weights)
+        # Of several draws of one example, the average.
+        trust = jnp.mean(innovation.trust.reshape(-1, len(xs)), axis=0)
+        trust = jnp.where(observation.observed, trust, 0.0)
+        if line_search is not None:
+            path = (mean, family.mean(belief))
+            phi = objective(
+                model,
+                current,
+                (xs, ys),
+                path,
+                observation,
+                innovation,
+                trust,
+                at_mean=expectation is None,
+            )
+            belief = family.retreat(belief, mean, line_search.choose(phi))
+        noise = jax.tree.map(lambda a, b: jnp.where(sound, a, b), adapt(trust), state.noise)
+        return state._replace(belief=belief, noise=noise, refused=state.refused + ~sound)
 
     def likelihood_now(state: FilterState) -> Likelihood:
         # predict has counted this step already; γ_t, q_t and R_t share one t.
@@ -138,7 +177,19 @@ def gaussian_filter(
         covariance_between=lambda state, rows: family.covariance_between(state.belief, rows),
         covariance_of=lambda state, rows: family.covariance_of(state.belief, rows),
         sample=sample,
+        refused=lambda state: state.refused,
     )
+
+
+def implied_drift(
+    decay: ScalarOrSchedule, drift: ScalarOrSchedule | None, prior_precision: float
+) -> ScalarOrSchedule:
+    """The drift that was given; else none, or with decay what keeps the prior as it is."""
+    if drift is not None:
+        return drift
+    if not callable(decay) and decay == 1:
+        return 0.0
+    return steady_state(decay=decay, prior_precision=prior_precision)
 
 
 def one_by_one(update_batch: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,10 +202,10 @@ def one_by_one(update_batch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_stationary(
-    decay: ScalarOrSchedule, drift: ScalarOrSchedule, inflation: Inflation | None
+    decay: ScalarOrSchedule, drift: ScalarOrSchedule | None, inflation: Inflation | None
 ) -> bool:
     """Whether predict is known to do nothing."""
-    moves = callable(decay) or callable(drift) or decay != 1 or drift != 0
+    moves = callable(decay) or callable(drift) or decay != 1 or bool(drift)
     return not moves and inflation is None
 
 

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 from bayestream.checks import check_positive, check_rank
 from bayestream.estimators import expectations
 from bayestream.estimators.filter import gaussian_filter
+from bayestream.estimators.guard import checked
 from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians.innovation import Innovation
 from bayestream.networks import rows
 from bayestream.networks.linearize import Observation
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
@@ -52,7 +54,9 @@ def ggt(
     def start(mean: Array, eta: Array) -> DLRGaussian:
         return dlr.start(mean, eta, rank)
 
-    def update(belief: DLRGaussian, observation: Observation, key: Key | None) -> DLRGaussian:
+    def update(
+        belief: DLRGaussian, observation: Observation, threshold: float | None, key: Key | None
+    ) -> tuple[DLRGaussian, Innovation]:
         gradients = rows.to_dense(observation.rows)
 
         def join(window: Array, new: tuple[Array, Array]) -> tuple[Array, None]:
@@ -61,9 +65,11 @@ def ggt(
             return jnp.where(observed, moved, window), None
 
         window, _ = jax.lax.scan(join, belief.factor, (gradients, observation.observed))
-        belief = belief._replace(factor=window)
-        step = dlr.covariance_times(belief, jnp.sum(gradients, axis=0))
-        return belief._replace(mean=belief.mean + learning_rate * step)
+        after = belief._replace(factor=window)
+        step = dlr.covariance_times(after, jnp.sum(gradients, axis=0))
+        after = after._replace(mean=belief.mean + learning_rate * step)
+        ones = jnp.ones_like(observation.residual)
+        return checked(after, belief, Innovation(ones, ones))
 
     return gaussian_filter(
         model,

@@ -13,6 +13,7 @@ from bayestream.checks import check_made_by, check_positive, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
 from bayestream.estimators.filter import check_examples, one_by_one
+from bayestream.estimators.guard import guarded
 from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import diagonal, kronecker
 from bayestream.gaussians.diagonal import DiagonalGaussian
@@ -73,6 +74,7 @@ class LaplaceState(NamedTuple):
     buffer: Buffer  # the task so far
     step: Array
     noise: Any  # what an evolving likelihood carries; () for a fixed one
+    refused: Array  # how many updates would have made it infinite, and were not made
 
 
 LAPLACE_SPACE: Space = {
@@ -137,6 +139,7 @@ def laplace(
             empty(model, first, buffer, mean.dtype),
             jnp.zeros((), jnp.int32),
             noise,
+            jnp.zeros((), jnp.int32),
         )
 
     def likelihood_now(state: LaplaceState) -> Likelihood:
@@ -175,15 +178,17 @@ def laplace(
         keys = jax.random.split(key, count)
         return jax.vmap(lambda k: curvature.sample(state.precision, state.mean, k))(keys)
 
+    guarded_update = guarded(update_batch, lambda state: state._replace(buffer=()))
     return Estimator(
         model=model,
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=one_by_one(update_batch),
-        update_batch=update_batch,
+        update=one_by_one(guarded_update),
+        update_batch=guarded_update,
         mean=lambda state: state.mean,
         covariance_between=lambda state, J: curvature.covariance_between(state.precision, J),
         covariance_of=lambda state, G: curvature.covariance_of(state.precision, G),
         sample=sample,
+        refused=lambda state: state.refused,
     )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter, is_stationary
+from bayestream.estimators.guard import checked
 from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.line_search import DEFAULT, LineSearch
 from bayestream.gaussians import dlr, fits, lazy_dlr
 from bayestream.gaussians.fits import DiagonalUpdate
+from bayestream.gaussians.innovation import Innovation
 from bayestream.gaussians.lazy_dlr import LazyDLR
+from bayestream.networks import rows
 from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
@@ -27,8 +31,10 @@ def lofi(
     rank: int = 10,
     prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
-    drift: ScalarOrSchedule = 0.0,
+    drift: ScalarOrSchedule | None = None,
     inflation: Inflation | None = None,
+    line_search: LineSearch | None = DEFAULT,
+    outlier_threshold: float | None = None,
     diagonal_update: DiagonalUpdate | None = None,
 ) -> Estimator:
     """Low-rank extended Kalman filter (Chang et al. 2023, arXiv:2305.19535), Algorithms 1–3.
@@ -48,8 +54,15 @@ def lofi(
         rank: L, from 0 (the variational diagonal EKF) to P (the full EKF).
         prior_precision: η₀, the precision of every weight before the first observation.
         decay: γ_t, from 0 to 1; 1 is none.
-        drift: q_t, variance added to every weight a step.
+        drift: q_t, variance added to every weight a step. Unless given it is 0, or with decay what
+            keeps the prior as it is: `bs.steady_state(decay=…, prior_precision=…)`. Decay without
+            drift would make a belief ever more certain, not less.
         inflation: how old beliefs are discounted, from `bayestream.inflation`.
+        line_search: how far along its step to go, from `bayestream.line_search`; None is the
+            paper's full step.
+        outlier_threshold: c, in standard deviations of the forecast: an observation weighs
+            W² = 1/(1 + e²/(c² V)), with e its error and V = H Σ Hᵀ + R (after Duran-Martin et al.
+            2024). None trusts every observation.
         diagonal_update: what Υ becomes when directions are dropped. None keeps diag(Σ⁻¹) exact, as
             the paper does; `bs.estimators.forward_kl()` and `bs.estimators.reverse_kl()` minimise
             a divergence to the belief before dropping, which the paper leaves to future work.
@@ -67,14 +80,18 @@ def lofi(
     def start(mean: Array, eta: Array) -> LazyDLR:
         return lazy_dlr.at_rest(dlr.start(mean, eta, rank), ever_moves=ever_moves)
 
-    def update(belief: LazyDLR, observation: Observation, key: Key | None) -> LazyDLR:
+    def update(
+        belief: LazyDLR, observation: Observation, threshold: float | None, key: Key | None
+    ) -> tuple[LazyDLR, Innovation]:
         # Alg. 3, lines 1–5, are in the observation: rows (Hᵀ Aᵀ)ᵀ and residual A e.
+        G, residual = observation.rows, observation.residual
         if diagonal_update is None:
-            return lazy_dlr.condition(belief, observation.rows, observation.residual)
+            return lazy_dlr.condition(belief, G, residual, threshold)
         before = lazy_dlr.settle(belief)
-        after = dlr.condition(before, observation.rows, observation.residual)
-        after = diagonal_update(after, fits.target(before, observation.rows))
-        return lazy_dlr.at_rest(after, ever_moves=ever_moves)
+        after, innovation = dlr.condition(before, G, residual, threshold)
+        goal = fits.target(before, rows.weighted(G, innovation.trust))
+        after, innovation = checked(diagonal_update(after, goal), before, innovation)
+        return lazy_dlr.at_rest(after, ever_moves=ever_moves), innovation
 
     return gaussian_filter(
         model,
@@ -86,4 +103,6 @@ def lofi(
         decay=decay,
         drift=drift,
         inflation=inflation,
+        line_search=line_search,
+        outlier_threshold=outlier_threshold,
     )

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.inflation import Inflation
+from bayestream.estimators.line_search import DEFAULT, LineSearch
 from bayestream.gaussians import dlr, spherical
-from bayestream.gaussians.linalg import solve_identity_plus
+from bayestream.gaussians.innovation import Innovation
 from bayestream.gaussians.spherical import SphericalGaussian
 from bayestream.networks import rows
 from bayestream.networks.linearize import Observation
@@ -75,8 +76,10 @@ def lofi_spherical(
     projection: Projection = svd,
     prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
-    drift: ScalarOrSchedule = 0.0,
+    drift: ScalarOrSchedule | None = None,
     inflation: Inflation | None = None,
+    line_search: LineSearch | None = DEFAULT,
+    outlier_threshold: float | None = None,
 ) -> Estimator:
     """Spherical LO-FI (the paper's appendix of that name): N(μ, (η I + U Λ² Uᵀ)⁻¹).
 
@@ -98,14 +101,18 @@ def lofi_spherical(
         return SphericalGaussian(mean, eta, jnp.zeros(rank, mean.dtype), basis)
 
     def update(
-        belief: SphericalGaussian, observation: Observation, key: Key | None
-    ) -> SphericalGaussian:
+        belief: SphericalGaussian,
+        observation: Observation,
+        threshold: float | None,
+        key: Key | None,
+    ) -> tuple[SphericalGaussian, Innovation]:
         mu, eta, scales, basis = belief
-        W, G = scales[:, None] * basis, observation.rows
-        v = jnp.concatenate([jnp.zeros_like(scales), observation.residual])
-        gram = dlr.joint_gram(W, G, jnp.full_like(mu, 1 / eta))
-        mean = mu + dlr.mix(W, G, solve_identity_plus(gram, v)) / eta
-        return SphericalGaussian(mean, eta, *projection(scales, basis, G, key))
+        W, diag = scales[:, None] * basis, jnp.full_like(mu, eta)
+        G, weights, innovation = dlr.gain(
+            W, diag, observation.rows, observation.residual, threshold
+        )
+        mean = mu + dlr.mix(W, G, weights) / eta
+        return SphericalGaussian(mean, eta, *projection(scales, basis, G, key)), innovation
 
     return gaussian_filter(
         model,
@@ -117,6 +124,8 @@ def lofi_spherical(
         decay=decay,
         drift=drift,
         inflation=inflation,
+        line_search=line_search,
+        outlier_threshold=outlier_threshold,
     )
 
 

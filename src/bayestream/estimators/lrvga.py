@@ -5,10 +5,13 @@ from __future__ import annotations
 from bayestream.checks import check_rank, check_whole
 from bayestream.estimators.expectations import Expectation
 from bayestream.estimators.filter import gaussian_filter
+from bayestream.estimators.guard import checked
 from bayestream.estimators.inflation import Inflation
 from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import dlr, fits
 from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians.innovation import Innovation
+from bayestream.networks import rows
 from bayestream.networks.linearize import Observation
 from bayestream.types import (
     Array,
@@ -30,7 +33,7 @@ def lrvga(
     rank: int = 10,
     prior_precision: float = 10.0,
     decay: ScalarOrSchedule = 1.0,
-    drift: ScalarOrSchedule = 0.0,
+    drift: ScalarOrSchedule | None = None,
     inflation: Inflation | None = None,
     expectation: Expectation | None = None,
     iterations: int = 3,
@@ -65,10 +68,12 @@ def lrvga(
     def start(mean: Array, eta: Array) -> DLRGaussian:
         return dlr.start(mean, eta, rank)
 
-    def update(belief: DLRGaussian, observation: Observation, key: Key | None) -> DLRGaussian:
-        first = dlr.condition(belief, observation.rows, observation.residual)
-        goal = fits.target(belief, observation.rows)
-        return fits.factor_analysis(first, goal, sweeps=iterations)
+    def update(
+        belief: DLRGaussian, observation: Observation, threshold: float | None, key: Key | None
+    ) -> tuple[DLRGaussian, Innovation]:
+        first, innovation = dlr.condition(belief, observation.rows, observation.residual, threshold)
+        goal = fits.target(belief, rows.weighted(observation.rows, innovation.trust))
+        return checked(fits.factor_analysis(first, goal, sweeps=iterations), belief, innovation)
 
     return gaussian_filter(
         model,

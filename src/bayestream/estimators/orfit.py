@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from bayestream.checks import check_rank
 from bayestream.estimators.filter import check_examples, one_by_one
+from bayestream.estimators.guard import guarded
 from bayestream.likelihoods import evolving
 from bayestream.networks.linearize import is_observed, jacobian
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
@@ -21,6 +22,7 @@ class OrfitState(NamedTuple):
     scales: Array  # λ (L,)
     basis: Array  # Uᵀ (L, P), orthonormal rows; zero where unused
     step: Array
+    refused: Array  # how many updates would have made it infinite, and were not made
 
 
 def orfit(
@@ -55,7 +57,8 @@ def orfit(
     def init(key: Key) -> OrfitState:
         mean = model.init(key)
         basis = jnp.zeros((rank, model.size), mean.dtype)
-        return OrfitState(mean, jnp.zeros(rank, mean.dtype), basis, jnp.zeros((), jnp.int32))
+        step, refused = jnp.zeros((2,), jnp.int32)
+        return OrfitState(mean, jnp.zeros(rank, mean.dtype), basis, step, refused)
 
     def one(state: OrfitState, example: tuple[Array, Array]) -> tuple[OrfitState, None]:
         x, y = example
@@ -76,21 +79,23 @@ def orfit(
         unit = v / jnp.where(free, length, 1.0)
         basis = state.basis.at[k].set(jnp.where(replace, unit, state.basis[k]))
         scales = state.scales.at[k].set(jnp.where(replace, length, state.scales[k]))
-        return OrfitState(mean, scales, basis, state.step), None
+        return state._replace(mean=mean, scales=scales, basis=basis), None
 
     def update_batch(state: OrfitState, xs: Array, ys: Array, key: Key | None = None) -> OrfitState:
         xs, ys = check_examples(model, fixed, xs, ys, state.mean.dtype)
         return jax.lax.scan(one, state, (xs, ys))[0]
 
+    guarded_update = guarded(update_batch, lambda state: state)
     return Estimator(
         model=model,
         likelihood=lambda state: fixed,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=one_by_one(update_batch),
-        update_batch=update_batch,
+        update=one_by_one(guarded_update),
+        update_batch=guarded_update,
         mean=lambda state: state.mean,
         covariance_between=None,
         covariance_of=None,
         sample=None,
+        refused=lambda state: state.refused,
     )

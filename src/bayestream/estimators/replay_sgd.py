@@ -13,6 +13,7 @@ from bayestream.checks import check_made_by, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
 from bayestream.estimators.filter import check_examples, one_by_one
+from bayestream.estimators.guard import guarded
 from bayestream.estimators.spaces import Range, Space
 from bayestream.likelihoods import evolving
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
@@ -38,6 +39,7 @@ class ReplayState(NamedTuple):
     buffer: Buffer
     step: Array
     noise: Any  # what an evolving likelihood carries; () for a fixed one
+    refused: Array  # how many updates would have made it infinite, and were not made
 
 
 DESCENT_SPACE: Space = {"optimiser": Range(1e-5, 1e-1, make=optax.adam, code="optax.adam({})")}
@@ -82,7 +84,8 @@ def replay_sgd(
         noise = observations.init(model.outputs, params.dtype)
         first = observations.at(noise, jnp.zeros((), jnp.int32))
         kept = empty(model, first, buffer, params.dtype)
-        return ReplayState(params, chosen.init(params), kept, jnp.zeros((), jnp.int32), noise)
+        step, refused = jnp.zeros((2,), jnp.int32)
+        return ReplayState(params, chosen.init(params), kept, step, noise, refused)
 
     def likelihood_now(state: ReplayState) -> Likelihood:
         return observations.at(state.noise, jnp.maximum(state.step - 1, 0))
@@ -104,17 +107,19 @@ def replay_sgd(
         noise = observations.adapt(state.noise, outputs, ys, observed)
         return state._replace(params=params, optimiser=moved, buffer=kept, noise=noise)
 
+    guarded_update = guarded(update_batch, lambda state: state._replace(buffer=()))
     return Estimator(
         model=model,
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=one_by_one(update_batch),
-        update_batch=update_batch,
+        update=one_by_one(guarded_update),
+        update_batch=guarded_update,
         mean=lambda state: state.params,
         covariance_between=None,
         covariance_of=None,
         sample=None,
+        refused=lambda state: state.refused,
     )
 
 

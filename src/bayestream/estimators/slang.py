@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from bayestream.checks import check_fraction, check_positive, check_rank, check_whole
 from bayestream.estimators import expectations
 from bayestream.estimators.filter import check_examples, one_by_one
+from bayestream.estimators.guard import guarded
 from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians import dlr
 from bayestream.gaussians.dlr import DLRGaussian
@@ -29,6 +30,7 @@ class SlangState(NamedTuple):
     start: Array  # μ₀ (P,), the mean of the prior
     step: Array
     noise: Any  # what an evolving likelihood carries; () for a fixed one
+    refused: Array  # how many updates would have made it infinite, and were not made
 
 
 SLANG_SPACE: Space = {
@@ -85,7 +87,8 @@ def slang(
         mean = model.init(key)
         belief = dlr.start(mean, jnp.asarray(prior_precision, mean.dtype), rank)
         noise = observations.init(model.outputs, mean.dtype)
-        return SlangState(belief, jnp.array(mean), jnp.zeros((), jnp.int32), noise)
+        step, refused = jnp.zeros((2,), jnp.int32)
+        return SlangState(belief, jnp.array(mean), step, noise, refused)
 
     def likelihood_now(state: SlangState) -> Likelihood:
         return observations.at(state.noise, jnp.maximum(state.step - 1, 0))
@@ -120,17 +123,19 @@ def slang(
         keys = jax.random.split(key, count)
         return jax.vmap(lambda k: dlr.sample(state.belief, k))(keys)
 
+    guarded_update = guarded(update_batch, lambda state: state)
     return Estimator(
         model=model,
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=one_by_one(update_batch),
-        update_batch=update_batch,
+        update=one_by_one(guarded_update),
+        update_batch=guarded_update,
         mean=lambda state: state.belief.mean,
         covariance_between=lambda state, J: dlr.covariance_between(state.belief, J),
         covariance_of=lambda state, G: dlr.covariance_of(state.belief, G),
         sample=sample,
+        refused=lambda state: state.refused,
     )
 
 

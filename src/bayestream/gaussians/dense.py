@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 
-from bayestream.gaussians.linalg import half_solve
+from bayestream.gaussians.innovation import Innovation, measured, scaled
+from bayestream.gaussians.linalg import cholesky_of_identity_plus, half_solve, partway
 from bayestream.networks import rows
 from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
@@ -31,6 +32,11 @@ def move(belief: DenseGaussian, mean: Array) -> DenseGaussian:
     return belief._replace(mean=mean)
 
 
+def retreat(belief: DenseGaussian, origin: Array, fraction: Array) -> DenseGaussian:
+    """Of the way its mean has just come from `origin`, keep a fraction."""
+    return belief._replace(mean=partway(origin, belief.mean, fraction))
+
+
 def propagate(belief: DenseGaussian, decay: Array, drift: Array) -> DenseGaussian:
     """θ ← γ θ + N(0, q I)."""
     covariance = decay**2 * belief.covariance + drift * _identity(belief)
@@ -47,6 +53,28 @@ def add_precision(belief: DenseGaussian, amount: Array) -> DenseGaussian:
     root = jnp.linalg.cholesky(_identity(belief) + amount * belief.covariance)
     half = jnp.sqrt(amount) * half_solve(root, belief.covariance)
     return belief._replace(covariance=belief.covariance - half.T @ half)
+
+
+def condition(
+    belief: DenseGaussian, G: Rows, residual: Array, threshold: float | None = None
+) -> tuple[DenseGaussian, Innovation]:
+    """Condition on unit-noise observations: μ ← μ + Σ G S⁻¹ v, Σ ← Σ − Σ G S⁻¹ Gᵀ Σ.
+
+    S = I + Gᵀ Σ G. With a threshold, G and v are first weighed by `innovation.measured`.
+    """
+    examples = len(G.deltas[0])
+    J = rows.to_dense(G)  # Gᵀ (M, P), small beside the covariance
+    cross = J @ belief.covariance  # Gᵀ Σ
+    trust, sound = measured(cross @ J.T, residual, examples, threshold, J**2)
+    each = jnp.repeat(trust, residual.size // examples)
+    cross = scaled(each[:, None], cross)
+    root = cholesky_of_identity_plus(cross @ scaled(each[:, None], J).T)
+    half = half_solve(root, cross)
+    white = half_solve(root, scaled(each, residual))
+    weights = solve_triangular(root, white, lower=True, trans=1)
+    covariance = _less_outer_products(belief.covariance, half)
+    belief = DenseGaussian(belief.mean + white @ half, covariance)
+    return belief, Innovation(jnp.where(sound, weights, jnp.nan), trust)
 
 
 def covariance_times(belief: DenseGaussian, vectors: Array) -> Array:
@@ -108,3 +136,15 @@ def _mahalanobis(belief: DenseGaussian, offset: Array) -> Array:
 
 def _identity(belief: DenseGaussian) -> Array:
     return jnp.eye(belief.mean.size, dtype=belief.covariance.dtype)
+
+
+def _less_outer_products(covariance: Array, half: Array) -> Array:
+    """Σ − halfᵀ half; a few rows at a time fuse into one pass over Σ, without a P×P product."""
+    if len(half) > _FUSED:
+        return covariance - half.T @ half
+    for row in half:
+        covariance = covariance - row[:, None] * row[None, :]
+    return covariance
+
+
+_FUSED = 16

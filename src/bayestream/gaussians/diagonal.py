@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from bayestream.gaussians import dense, kernels
-from bayestream.gaussians.linalg import inverse_of_identity_plus, solve_identity_plus
+from bayestream.gaussians.innovation import Innovation, measured, scaled
+from bayestream.gaussians.linalg import inverse_of_identity_plus, partway
 from bayestream.networks import rows
 from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
@@ -31,6 +32,11 @@ def move(belief: DiagonalGaussian, mean: Array) -> DiagonalGaussian:
     return belief._replace(mean=mean)
 
 
+def retreat(belief: DiagonalGaussian, origin: Array, fraction: Array) -> DiagonalGaussian:
+    """Of the way its mean has just come from `origin`, keep a fraction."""
+    return belief._replace(mean=partway(origin, belief.mean, fraction))
+
+
 def propagate(belief: DiagonalGaussian, decay: Array, drift: Array) -> DiagonalGaussian:
     """θ ← γ θ + N(0, q I)."""
     diag = belief.diag / (decay**2 + drift * belief.diag)
@@ -47,25 +53,32 @@ def add_precision(belief: DiagonalGaussian, amount: Array) -> DiagonalGaussian:
     return belief._replace(diag=belief.diag + amount)
 
 
-def condition_precision(belief: DiagonalGaussian, G: Rows, residual: Array) -> DiagonalGaussian:
-    """Condition on unit-noise observations, then keep the diagonal of Σ⁻¹."""
+def condition_precision(
+    belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None = None
+) -> tuple[DiagonalGaussian, Innovation]:
+    """Condition on unit-noise observations, then keep the diagonal of Σ⁻¹.
+
+    With a threshold, G and v are first weighed by `innovation.measured`; so below.
+    """
     if kernels.in_use() == "native":
-        return _native(belief, G, residual, keeps_variance=False)
+        return _native(belief, G, residual, threshold, keeps_variance=False)
     mu, upsilon = belief
-    weights = solve_identity_plus(rows.gram(G, 1 / upsilon), residual)
-    return DiagonalGaussian(mu + rows.combine(G, weights) / upsilon, upsilon + rows.squares(G))
+    trusted, _, innovation, step = _gain(belief, G, residual, threshold)
+    return DiagonalGaussian(mu + step, upsilon + rows.squares(trusted)), innovation
 
 
-def condition_variance(belief: DiagonalGaussian, G: Rows, residual: Array) -> DiagonalGaussian:
+def condition_variance(
+    belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None = None
+) -> tuple[DiagonalGaussian, Innovation]:
     """Condition on unit-noise observations, then keep the diagonal of Σ."""
     if kernels.in_use() == "native":
-        return _native(belief, G, residual, keeps_variance=True)
+        return _native(belief, G, residual, threshold, keeps_variance=True)
     mu, upsilon = belief
-    inverse = inverse_of_identity_plus(rows.gram(G, 1 / upsilon))  # S⁻¹
-    mean = mu + rows.combine(G, inverse @ residual) / upsilon
+    trusted, inverse, innovation, step = _gain(belief, G, residual, threshold)
     # The share of a weight's variance that is left lies in (0, 1]; rounding may say 0.
-    left = 1 - rows.diagonal(G, inverse) / upsilon
-    return DiagonalGaussian(mean, upsilon / jnp.maximum(left, jnp.finfo(left.dtype).eps))
+    left = 1 - rows.diagonal(trusted, inverse) / upsilon
+    diag = upsilon / jnp.maximum(left, jnp.finfo(left.dtype).eps)
+    return DiagonalGaussian(mu + step, diag), innovation
 
 
 def covariance_times(belief: DiagonalGaussian, vectors: Array) -> Array:
@@ -118,8 +131,29 @@ def to_dense(belief: DiagonalGaussian) -> dense.DenseGaussian:
     return dense.DenseGaussian(belief.mean, jnp.diag(1 / belief.diag))
 
 
+def _gain(
+    belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None
+) -> tuple[Rows, Array, Innovation, Array]:
+    """G as it is trusted, S⁻¹, and how far the mean moves."""
+    squares = rows.gram_of_each(G, jnp.ones_like(belief.diag))
+    spread = rows.gram(G, 1 / belief.diag)
+    trust, sound = measured(spread, residual, len(squares), threshold, squares)
+    each = jnp.repeat(trust, residual.size // trust.size)
+    inverse = inverse_of_identity_plus(scaled(each[:, None] * each, spread))
+    trusted, weights = rows.weighted(G, trust), inverse @ scaled(each, residual)
+    innovation = Innovation(jnp.where(sound, weights, jnp.nan), trust)
+    return trusted, inverse, innovation, rows.combine(trusted, weights) / belief.diag
+
+
 def _native(
-    belief: DiagonalGaussian, G: Rows, residual: Array, *, keeps_variance: bool
-) -> DiagonalGaussian:
-    new = kernels.diagonal_condition(*belief, G, residual, keeps_variance=keeps_variance)
-    return DiagonalGaussian(*new)
+    belief: DiagonalGaussian,
+    G: Rows,
+    residual: Array,
+    threshold: float | None,
+    *,
+    keeps_variance: bool,
+) -> tuple[DiagonalGaussian, Innovation]:
+    mean, diag, *innovation = kernels.diagonal_condition(
+        *belief, G, residual, threshold, keeps_variance=keeps_variance
+    )
+    return DiagonalGaussian(mean, diag), Innovation(*innovation)

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 from bayestream.gaussians import dense
+from bayestream.gaussians.innovation import Innovation, measured, scaled
 from bayestream.gaussians.linalg import (
     cholesky_of_identity_plus,
     half_solve,
+    partway,
     solve_identity_plus,
 )
 from bayestream.networks import rows
@@ -43,6 +45,11 @@ def move(belief: DLRGaussian, mean: Array) -> DLRGaussian:
     return belief._replace(mean=mean)
 
 
+def retreat(belief: DLRGaussian, origin: Array, fraction: Array) -> DLRGaussian:
+    """Of the way its mean has just come from `origin`, keep a fraction."""
+    return belief._replace(mean=partway(origin, belief.mean, fraction))
+
+
 def propagate(belief: DLRGaussian, decay: Array, drift: Array) -> DLRGaussian:
     """θ ← γ θ + N(0, q I), exactly: the precision stays diagonal plus rank L (Algorithm 2)."""
     mu, upsilon, W = belief
@@ -63,26 +70,52 @@ def add_precision(belief: DLRGaussian, amount: Array) -> DLRGaussian:
     return belief._replace(diag=belief.diag + amount)
 
 
-def condition(belief: DLRGaussian, G: Rows, residual: Array) -> DLRGaussian:
+def condition(
+    belief: DLRGaussian, G: Rows, residual: Array, threshold: float | None = None
+) -> tuple[DLRGaussian, Innovation]:
     """Condition on unit-noise observations with Jacobian Gᵀ and residual v, keeping the rank.
 
     Algorithm 3 of the paper. The precision gains G Gᵀ; W̃ = [W, G] is rotated by the eigenvectors
     of W̃ᵀW̃, largest first, the first L columns stay, and the diagonal takes the squares of the
     rest. Nothing is divided by a singular value, so however small they are, diag(Σ⁻¹) stays exact.
+    With a threshold, G and v are first weighed by `innovation.measured`.
     """
     mu, upsilon, W = belief
     rank = len(W)
-    # Lines 7–10. Since (Υ + W̃W̃ᵀ)⁻¹ W̃ = Υ⁻¹ W̃ (I + W̃ᵀΥ⁻¹W̃)⁻¹, the gain times the error needs no
-    # difference of large numbers: G v is W̃ [0; v].
-    v = jnp.concatenate([jnp.zeros(rank, W.dtype), residual])
-    weights = solve_identity_plus(joint_gram(W, G, 1 / upsilon), v)
-    mu = mu + mix(W, G, weights) / upsilon
+    # Lines 7–10.
+    trusted, weights, innovation = gain(W, upsilon, G, residual, threshold)
+    mu = mu + mix(W, trusted, weights) / upsilon
     # Lines 11–16.
-    _, vectors = jnp.linalg.eigh(joint_gram(W, G, jnp.ones_like(upsilon)))
+    _, vectors = jnp.linalg.eigh(joint_gram(W, trusted, jnp.ones_like(upsilon)))
     V = vectors[:, ::-1].T
-    # One dropped direction at a time: together they would be P × M.
-    upsilon = jax.lax.fori_loop(rank, len(V), lambda r, u: u + mix(W, G, V[r]) ** 2, upsilon)
-    return DLRGaussian(mu, upsilon, mix(W, G, V[:rank]))
+
+    def drop(direction: int, diag: Array) -> Array:  # one at a time: together they would be P × M
+        return diag + mix(W, trusted, V[direction]) ** 2
+
+    upsilon = jax.lax.fori_loop(rank, len(V), drop, upsilon)
+    return DLRGaussian(mu, upsilon, mix(W, trusted, V[:rank])), innovation
+
+
+def gain(
+    factor: Array, diag: Array, G: Rows, residual: Array, threshold: float | None
+) -> tuple[Rows, Array, Innovation]:
+    """G as it is trusted, and u (L + M,) such that the mean moves by Υ⁻¹ W̃ u.
+
+    Since (Υ + W̃W̃ᵀ)⁻¹ W̃ = Υ⁻¹ W̃ (I + W̃ᵀΥ⁻¹W̃)⁻¹, the gain times the error needs no difference of
+    large numbers: G v is W̃ [0; v].
+    """
+    rank = len(factor)
+    gram = joint_gram(factor, G, 1 / diag)
+    half = half_solve(cholesky_of_identity_plus(gram[:rank, :rank]), gram[:rank, rank:])
+    spread = gram[rank:, rank:] - half.T @ half  # Gᵀ Σ G
+    squares = rows.gram_of_each(G, jnp.ones_like(diag))
+    trust, sound = measured(spread, residual, len(squares), threshold, gram, squares)
+    each = jnp.repeat(trust, residual.size // trust.size)
+    scales = jnp.concatenate([jnp.ones_like(factor, shape=rank), each])
+    v = jnp.concatenate([jnp.zeros_like(residual, shape=rank), scaled(each, residual)])
+    weights = solve_identity_plus(scaled(scales[:, None] * scales, gram), v)
+    innovation = Innovation(jnp.where(sound, weights[rank:], jnp.nan), trust)
+    return rows.weighted(G, trust), weights, innovation
 
 
 def joint_gram(factor: Array, G: Rows, weights: Array) -> Array:

@@ -21,6 +21,10 @@ class Family(Protocol[Belief]):
         """The same belief about another mean."""
         ...
 
+    def retreat(self, belief: Belief, origin: Array, fraction: Array) -> Belief:
+        """Of the way that conditioning has just moved the mean from `origin`, keep a fraction."""
+        ...
+
     def propagate(self, belief: Belief, decay: Array, drift: Array) -> Belief:
         """θ ← γ θ + N(0, q I)."""
         ...

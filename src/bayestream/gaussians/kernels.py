@@ -41,51 +41,66 @@ def in_use() -> Literal["native", "jax"]:
 
 
 def dlr_condition(
-    mean: Array, diag: Array, factor: Array, pending: Array, rows: Rows, residual: Array
-) -> tuple[Array, Array, Array]:
+    mean: Array,
+    diag: Array,
+    factor: Array,
+    pending: Sequence[Array | float],
+    rows: Rows,
+    residual: Array,
+    threshold: float | None,
+) -> Sequence[Array]:
     """Settle and condition a DLR belief in two passes over its memory, in place where XLA lets it.
 
-    `pending` is (power, added, decay, drift); see `gaussians.lazy_dlr`, which has the same
-    in pure JAX.
+    `pending` is (power, added, decay, drift). Returns mean, diag and factor, then the innovation's
+    weights and trust; see `gaussians.lazy_dlr`, which has the same in pure JAX. Where the weights
+    are NaN, nothing was touched.
     """
-    results = _call("dlr_condition", (mean, diag, factor), (pending,), rows, residual)
-    return results[0], results[1], results[2]
+    return _call("dlr_condition", (mean, diag, factor), pending, rows, residual, threshold)
 
 
 def diagonal_condition(
-    mean: Array, diag: Array, rows: Rows, residual: Array, *, keeps_variance: bool
-) -> tuple[Array, Array]:
+    mean: Array,
+    diag: Array,
+    rows: Rows,
+    residual: Array,
+    threshold: float | None,
+    *,
+    keeps_variance: bool,
+) -> Sequence[Array]:
     """Condition a diagonal belief in two passes over its memory, in place where XLA lets it.
 
-    The diagonal that is kept is the exact variance's, or the exact precision's; see
-    `gaussians.diagonal`, which has the same in pure JAX.
+    The diagonal that is kept is the exact variance's, or the exact precision's. Returns mean and
+    diag, then the innovation's weights and trust; see `gaussians.diagonal`, which has the same
+    in pure JAX.
     """
-    results = _call(
-        "diagonal_condition", (mean, diag), (), rows, residual, keeps_variance=keeps_variance
-    )
-    return results[0], results[1]
+    options = {"keeps_variance": keeps_variance}
+    return _call("diagonal_condition", (mean, diag), (), rows, residual, threshold, **options)
 
 
 def _call(
     name: str,
     changed: tuple[Array, ...],
-    others: tuple[Array, ...],
+    numbers: Sequence[Array | float],
     rows: Rows,
     residual: Array,
+    threshold: float | None,
     **options: bool,
 ) -> Sequence[Array]:
     """The new values of what is changed, in the memory of the old where XLA lets it."""
     layout = [size for a, d in zip(*rows, strict=True) for size in (a.shape[-1], d.shape[-1])]
+    trust = jax.ShapeDtypeStruct(rows.deltas[0].shape[:1], residual.dtype)
     call = jax.ffi.ffi_call(
         f"bayestream_{name}_{residual.dtype}",
-        [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in changed],
+        [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (*changed, residual)] + [trust],
         input_output_aliases={position: position for position in range(len(changed))},
         vmap_method="broadcast_all",
     )
     activations = jnp.concatenate(rows.activations, axis=-1)
     deltas = jnp.concatenate(rows.deltas, axis=-1)
-    arrays = (*changed, *others, activations, deltas, residual)
-    return call(*arrays, layout=np.array(layout), **options)
+    settings = jnp.array([*numbers, jnp.inf if threshold is None else threshold], residual.dtype)
+    return call(
+        *changed, settings, activations, deltas, residual, layout=np.array(layout), **options
+    )
 
 
 @functools.cache

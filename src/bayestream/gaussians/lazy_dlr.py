@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from bayestream.gaussians import dense, dlr, kernels
 from bayestream.gaussians.dlr import DLRGaussian
+from bayestream.gaussians.innovation import Innovation
 from bayestream.networks import rows
 from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
@@ -51,14 +52,26 @@ def settle(belief: LazyDLR) -> DLRGaussian:
     return dlr.propagate(_tempered(belief), belief.pending.decay, belief.pending.drift)
 
 
-def condition(belief: LazyDLR, G: Rows, residual: Array) -> LazyDLR:
-    """Settle, then condition on unit-noise observations, keeping the rank."""
+def condition(
+    belief: LazyDLR, G: Rows, residual: Array, threshold: float | None = None
+) -> tuple[LazyDLR, Innovation]:
+    """Settle, then condition on unit-noise observations, keeping the rank; see `dlr.condition`."""
+    ever_moves = belief.pending is not None
     if kernels.in_use() == "jax":
-        conditioned = dlr.condition(settle(belief), G, residual)
-    else:
-        scalars = jnp.array(belief.pending or _NOTHING, belief.base.mean.dtype)
-        conditioned = DLRGaussian(*kernels.dlr_condition(*belief.base, scalars, G, residual))
-    return at_rest(conditioned, ever_moves=belief.pending is not None)
+        conditioned, innovation = dlr.condition(settle(belief), G, residual, threshold)
+        return at_rest(conditioned, ever_moves=ever_moves), innovation
+    waiting = belief.pending or _NOTHING
+    *arrays, weights, trust = kernels.dlr_condition(*belief.base, waiting, G, residual, threshold)
+    after = at_rest(DLRGaussian(*arrays), ever_moves=ever_moves)
+    if belief.pending is not None:
+        # What nothing was learnt from was not visited either: what waits goes on waiting.
+        refused = jnp.any(jnp.isnan(weights))
+        pending = (
+            jnp.where(refused, *pair)
+            for pair in zip(belief.pending, after.pending or (), strict=True)
+        )
+        after = after._replace(pending=Pending(*pending))
+    return after, Innovation(weights, trust)
 
 
 def mean(belief: LazyDLR) -> Array:
@@ -70,6 +83,11 @@ def move(belief: LazyDLR, mean: Array) -> LazyDLR:
     """The same belief about another mean."""
     still = _still(belief)
     return still._replace(base=still.base._replace(mean=mean))
+
+
+def retreat(belief: LazyDLR, origin: Array, fraction: Array) -> LazyDLR:
+    """Of the way its mean has just come from `origin`, keep a fraction; nothing waits by then."""
+    return belief._replace(base=dlr.retreat(belief.base, origin, fraction))
 
 
 def propagate(belief: LazyDLR, decay: Array, drift: Array) -> LazyDLR:

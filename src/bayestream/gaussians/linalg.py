@@ -1,4 +1,4 @@
-"""The two small factorisations that all posterior families share."""
+"""The small operations that all posterior families share."""
 
 from __future__ import annotations
 
@@ -36,3 +36,8 @@ def inverse_of_identity_plus(gram: Array) -> Array:
 def half_solve(factor: Array, right: Array) -> Array:
     """L⁻¹ right, for a lower-triangular L."""
     return solve_triangular(factor, right, lower=True)
+
+
+def partway(origin: Array, end: Array, fraction: Array) -> Array:
+    """The point a fraction of the way from one to the other; of the whole way, exactly the end."""
+    return jnp.where(fraction < 1, origin + fraction * (end - origin), end)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from bayestream.gaussians import dense, dlr
+from bayestream.gaussians.linalg import partway
 from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
@@ -28,6 +29,11 @@ def mean(belief: SphericalGaussian) -> Array:
 def move(belief: SphericalGaussian, mean: Array) -> SphericalGaussian:
     """The same belief about another mean."""
     return belief._replace(mean=mean)
+
+
+def retreat(belief: SphericalGaussian, origin: Array, fraction: Array) -> SphericalGaussian:
+    """Of the way its mean has just come from `origin`, keep a fraction."""
+    return belief._replace(mean=partway(origin, belief.mean, fraction))
 
 
 def propagate(belief: SphericalGaussian, decay: Array, drift: Array) -> SphericalGaussian:

@@ -31,7 +31,7 @@ def adaptive_gaussian(
     >>> likelihood = adaptive_gaussian(noise=1.0, floor=0.0)
     >>> carry = likelihood.init(1, jnp.float32)
     >>> eta, y = jnp.zeros((1, 1)), jnp.full((1, 1), 3.0)
-    >>> float(likelihood.adapt(carry, eta, y, jnp.array([True])).noise)  # (1 + 9) / 2
+    >>> float(likelihood.adapt(carry, eta, y, jnp.ones(1)).noise)  # (1 + 9) / 2
     5.0
     """
     start = check_covariance("noise", noise)
@@ -44,9 +44,10 @@ def adaptive_gaussian(
         r = jnp.asarray(start, dtype)
         return _RunningNoise(r * jnp.eye(outputs, dtype=dtype) if full else r, jnp.zeros((), dtype))
 
-    def adapt(carry: _RunningNoise, eta: Array, y: Array, observed: Array) -> _RunningNoise:
-        error = jnp.where(observed[:, None], y.reshape(eta.shape) - eta, 0.0)
-        seen = jnp.sum(observed).astype(eta.dtype)
+    def adapt(carry: _RunningNoise, eta: Array, y: Array, trust: Array) -> _RunningNoise:
+        trusted = trust[:, None] > 0
+        error = jnp.where(trusted, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
+        seen = jnp.sum(trusted).astype(eta.dtype)
         squares = error.T @ error if full else jnp.sum(error**2) / eta.shape[-1]
         smallest = floor * jnp.eye(eta.shape[-1], dtype=eta.dtype) if full else floor
         average = squares / jnp.maximum(seen, 1.0) + smallest

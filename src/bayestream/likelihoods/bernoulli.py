@@ -20,11 +20,11 @@ def bernoulli() -> Likelihood:
         log_variance = jax.nn.log_sigmoid(eta) + jax.nn.log_sigmoid(-eta)
         return jnp.exp(0.5 * jnp.maximum(log_variance, LOWEST_LOG))
 
-    def log_density(eta: Array, y: Array) -> Array:
-        return jnp.sum(y * jax.nn.log_sigmoid(eta) + (1 - y) * jax.nn.log_sigmoid(-eta))
+    def loss(eta: Array, y: Array) -> Array:
+        return -y * jax.nn.log_sigmoid(eta) - (1 - y) * jax.nn.log_sigmoid(-eta)
 
     return independent(
-        log_density=log_density,
+        log_density=lambda eta, y: -jnp.sum(loss(eta, y)),
         score=lambda eta, y: y - jax.nn.sigmoid(eta),
         root=root,
         mean=jax.nn.sigmoid,
@@ -33,4 +33,5 @@ def bernoulli() -> Likelihood:
         support=lambda y, outputs: jnp.all((y == 0) | (y == 1)),
         expects="zeros and ones",
         name="bernoulli",
+        loss=loss,
     )

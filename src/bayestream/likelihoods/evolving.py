@@ -14,5 +14,5 @@ def evolving(likelihood: Likelihood | EvolvingLikelihood) -> EvolvingLikelihood:
     return EvolvingLikelihood(
         init=lambda outputs, dtype: (),
         at=lambda carry, step: likelihood,
-        adapt=lambda carry, eta, y, observed: carry,
+        adapt=lambda carry, eta, y, trust: carry,
     )

@@ -32,7 +32,7 @@ def gaussian(noise: Any) -> Likelihood | EvolvingLikelihood:
         return EvolvingLikelihood(
             init=lambda outputs, dtype: (),
             at=lambda carry, step: gaussian_of(jnp.asarray(noise(step))),
-            adapt=lambda carry, eta, y, observed: carry,
+            adapt=lambda carry, eta, y, trust: carry,
         )
     return gaussian_of(check_covariance("noise", noise))
 
@@ -69,6 +69,7 @@ def gaussian_of(noise: Any) -> Likelihood:
         score=lambda eta, y: factor(eta) @ residual(eta, y),
         fisher_factor=factor,
         residual=residual,
+        secant=lambda eta, y: (factor(eta), residual(eta, y)),
         mean=lambda eta: eta,
         covariance=covariance,
         sample=sample,

@@ -59,6 +59,7 @@ def from_log_density(
         score=score,
         fisher_factor=fisher_factor,
         residual=residual,
+        secant=lambda eta, y: (fisher_factor(eta), residual(eta, y)),
         mean=mean,
         covariance=refuse,
         sample=refuse,

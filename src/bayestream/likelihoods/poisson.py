@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, xlogy
 
 from bayestream.likelihoods.parts import LOWEST_LOG, independent
 from bayestream.types import Array, Likelihood
@@ -20,6 +20,9 @@ def poisson() -> Likelihood:
     def log_density(eta: Array, y: Array) -> Array:
         return jnp.sum(y * eta - jnp.exp(eta) - gammaln(y + 1.0))
 
+    def loss(eta: Array, y: Array) -> Array:
+        return xlogy(y, y) - y - (y * eta - jnp.exp(eta))
+
     return independent(
         log_density=log_density,
         score=lambda eta, y: y - jnp.exp(eta),
@@ -30,4 +33,5 @@ def poisson() -> Likelihood:
         support=lambda y, outputs: jnp.all((y >= 0) & (y == jnp.round(y)) & jnp.isfinite(y)),
         expects="whole numbers, zero or above",
         name="poisson",
+        loss=loss,
     )

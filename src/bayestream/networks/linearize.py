@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayestream.networks.rows import Rows
+from bayestream.networks.rows import Rows, weighted
 from bayestream.types import Array, Likelihood, Model
 
 
@@ -32,6 +32,18 @@ def observe(
     return _observe(model, likelihood, params, xs, ys, seen)
 
 
+def observe_secant(
+    model: Model, likelihood: Likelihood, params: Array, xs: Array, ys: Array
+) -> Observation:
+    """As `observe`, with at least the curvature that each error implies (`Likelihood.secant`)."""
+
+    def seen(eta: Array, y: Array) -> tuple[Array, Array]:
+        factor, residual = likelihood.secant(eta, y)
+        return factor.T, residual
+
+    return _observe(model, likelihood, params, xs, ys, seen)
+
+
 def observe_gradients(
     model: Model, likelihood: Likelihood, params: Array, xs: Array, ys: Array
 ) -> Observation:
@@ -41,6 +53,16 @@ def observe_gradients(
         return likelihood.score(eta, y)[None], jnp.ones(1, eta.dtype)
 
     return _observe(model, likelihood, params, xs, ys, seen)
+
+
+def only(observation: Observation, sound: Array) -> Observation:
+    """The observation, or where it is not sound one that changes nothing."""
+    each = jnp.full(len(observation.rows.activations[0]), sound, observation.residual.dtype)
+    return observation._replace(
+        rows=weighted(observation.rows, each),
+        residual=jnp.where(sound, observation.residual, 0.0),
+        observed=observation.observed & sound,
+    )
 
 
 def is_observed(model: Model, likelihood: Likelihood, x: Array, y: Array) -> Array:

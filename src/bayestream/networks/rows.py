@@ -38,6 +38,14 @@ def count(rows: Rows) -> int:
     return rows.deltas[0].shape[0] * rows.deltas[0].shape[1]
 
 
+def weighted(rows: Rows, trust: Array) -> Rows:
+    """Each example's rows times its number (N,); where that is zero, zeros, whatever they were."""
+    believed = trust != 0
+    scaled = tuple(jnp.where(believed[:, None], a * trust[:, None], 0.0) for a in rows.activations)
+    deltas = tuple(jnp.where(believed[:, None, None], d, 0.0) for d in rows.deltas)
+    return Rows(scaled, deltas)
+
+
 def times(rows: Rows, vectors: Array) -> Array:
     """Gᵀ v for each of the vectors (…, P): (…, M)."""
     total = jnp.zeros((), vectors.dtype)
