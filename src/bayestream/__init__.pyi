@@ -23,7 +23,7 @@ from .evaluation import Results, evaluate, plots, summaries
 from .forecasts import predictive, scores
 from .gaussians import kernels
 from .networks import models
-from .running import Records, run, run_together, step
+from .running import Records, RefusedError, run, run_together, step
 from .tuning import tune
 from .types import Estimator, Example, Likelihood, Model, Stream
 
@@ -35,6 +35,7 @@ __all__ = [
     "Likelihood",
     "Model",
     "Records",
+    "RefusedError",
     "Results",
     "Stream",
     "bong",

@@ -24,7 +24,7 @@ def plainly(command: Callable[P, None]) -> Callable[P, None]:
         INTERRUPTS.begin()
         try:
             command(*args, **kwargs)
-        except (ValueError, TypeError, OSError, EOFError, ImportError) as error:
+        except (ArithmeticError, EOFError, ImportError, OSError, TypeError, ValueError) as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:  # from a wait

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
@@ -16,11 +19,14 @@ from rich.table import Table
 from bayestream.cli.sources import Source
 from bayestream.evaluation.results import Results
 from bayestream.evaluation.summaries import window
+from bayestream.forecasts import StudentTForecast, predictive
+from bayestream.running.run import Records
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable
+from bayestream.types import Estimator, Example, State
 
 _SHOWN = 5  # skipped rows on the screen
-_Z90 = 1.6448536269514722  # a Gaussian's 95% quantile: the middle 90% ends there
+_NOT_FINITE = "not finite"  # where a forecast should stand
 
 
 # A method (the learner's own, if empty) and a metric, and the power it is averaged in.
@@ -47,18 +53,23 @@ class Numbers:
 
     def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
         """In the units of the target; blank until those are known."""
-        means, covariances = values
         centre = np.array([row.centre for row in rows])
         scale = np.array([row.scale for row in rows])
-        mean = centre + scale * means[:, 0]
-        deviation = scale * np.sqrt(covariances[:, 0, 0])
+        standard = np.stack([values[name] for name in ("mean", "low", "high")])
+        mean, low, high = centre + scale * standard
+        deviation = scale * values["deviation"]
         target = np.array([np.nan if row.target is None else row.target for row in rows], float)
-        nlpd = 0.5 * ((target - mean) / deviation) ** 2 + np.log(deviation * np.sqrt(2 * np.pi))
-        around = _Z90 * deviation
-        numbers = np.stack([mean, deviation, mean - around, mean + around], axis=1)
+        error = (target - mean) / (scale * values["scale"])
+        nlpd = np.log(scale * values["scale"]) - _log_density(error, values["dof"])
+        numbers = np.stack([mean, deviation, low, high], axis=1)
+        known = np.atleast_1d(np.isfinite(standard).all(axis=0))
         lines = [
-            (row.place, "" if row.target is None else row.target, *map(_short, line))
-            for row, line in zip(rows, numbers, strict=True)
+            (
+                row.place,
+                "" if row.target is None else row.target,
+                *(map(_short, line) if finite else [_NOT_FINITE] * len(line)),
+            )
+            for row, line, finite in zip(rows, numbers, known, strict=True)
         ]
         losses = np.stack([np.abs(target - mean), np.abs(target - centre), nlpd], axis=1)
         return lines, _scored(losses, ~np.isnan(target) & ~np.isnan(scale))
@@ -77,17 +88,18 @@ class Labels:
 
     def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
         """Classes by their names; p0, p1, … are in the order in which classes first appeared."""
-        probabilities, _ = values
+        probabilities = values["probabilities"]
+        finite = np.isfinite(probabilities).all(axis=1)
         names = [*self._source.names]  # a row may name those before it alone
         best = probabilities.argmax(axis=1)
         lines = [
             (
                 row.place,
                 "" if row.target is None else row.target,
-                names[top] if top < row.classes else "a class not seen yet",
+                _class(names, top, row.classes) if known else _NOT_FINITE,
                 *map(_short, (line[top], *line)),
             )
-            for row, top, line in zip(rows, best, probabilities, strict=True)
+            for row, top, line, known in zip(rows, best, probabilities, finite, strict=True)
         ]
         y = np.array([row.y for row in rows])
         known = ~np.isnan(y)
@@ -98,8 +110,47 @@ class Labels:
             self._counts[label[index]] += known[index]
         chance = probabilities[np.arange(len(rows)), label]
         chance = np.where(chance < 1e-38, 1e-38, chance)  # NaN stays
-        losses = np.stack([best != label, frequent != label, -np.log(chance)], axis=1)
+        wrong = (best != label) | ~finite
+        losses = np.stack([wrong, frequent != label, -np.log(chance)], axis=1)
         return lines, _scored(losses, known)
+
+
+def record(estimator: Estimator, state: State, example: Example) -> dict[str, Any]:
+    """What a journal needs of a forecast: of classes the probabilities, of numbers the spread."""
+    found = predictive.default(estimator, state, example.x)
+    if estimator.likelihood(state).name == "categorical":
+        return {"probabilities": found.mean}
+    numbers: Any = found
+    deviation = jnp.sqrt(numbers.covariance[0, 0])
+    scale, dof = deviation, jnp.full_like(deviation, jnp.inf)
+    likelihood = estimator.likelihood(state)
+    if isinstance(found, StudentTForecast):
+        scale, dof = found.scale[0], found.dof
+    elif likelihood.scale_and_dof is not None:
+        scales, dof = likelihood.scale_and_dof(found.mean)
+        scale = scales[0]
+    low, high = numbers.interval(0.9)
+    return {
+        "mean": found.mean[0],
+        "deviation": deviation,
+        "low": low[0],
+        "high": high[0],
+        "scale": scale,
+        "dof": jnp.asarray(dof, scale.dtype),
+    }
+
+
+def _log_density(error: NDArray[Any], dof: NDArray[Any]) -> NDArray[Any]:
+    """Of a standard Student's t, or where that has no end of degrees of freedom a Gaussian."""
+    nu = float(dof.flat[0]) if dof.size else np.inf
+    if np.isinf(nu):
+        return -0.5 * error**2 - 0.5 * np.log(2 * np.pi)
+    peak = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - 0.5 * math.log(nu * math.pi)
+    return peak - 0.5 * (nu + 1) * np.log1p(error**2 / nu)
+
+
+def _class(names: Sequence[str], top: int, seen: int) -> str:
+    return names[top] if top < seen else "a class not seen yet"
 
 
 def _scored(losses: NDArray[Any], known: NDArray[Any]) -> NDArray[Any]:
@@ -118,6 +169,7 @@ class Journal:
         self._skipped: list[Unreadable] = []  # the first few
         self._skips = 0
         self._files = ExitStack()
+        self.refused = self.updates = 0  # of the labels there were to learn from
 
     def __enter__(self) -> Journal:
         self._out.mkdir(parents=True, exist_ok=True)
@@ -129,15 +181,18 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._files.close()
 
-    def write(self, rows: Sequence[Encoded], values: Any) -> None:
-        """Score forecasts, and write them down."""
-        lines, losses = self._writer.write(rows, values)
+    def write(self, rows: Sequence[Encoded], records: Records) -> None:
+        """Score forecasts, and write them down; say what could not be learnt from."""
+        lines, losses = self._writer.write(rows, jax.tree.map(np.asarray, records.values))
+        self.refused += len(records.refused)
+        self.updates += records.updates
+        self.skip([Unreadable(rows[each.position].place, each.reason) for each in records.refused])
         self._all.extend(losses.ravel())
         self._recent = np.concatenate([self._recent, losses])[-self._size :]
         csv.writer(self._forecasts).writerows(lines)
 
     def skip(self, bad: Sequence[Unreadable]) -> None:
-        """Write down what could not be read."""
+        """Write down what could not be read, or learnt from."""
         if bad and not self._skips:
             self._refused = self._open("skipped.csv", Unreadable._fields)
         if bad:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from bayestream import estimators, likelihoods
+from bayestream.checks import check_choice
 from bayestream.cli.sources import Source
 from bayestream.networks import models
 from bayestream.tuning import tune
@@ -20,6 +22,10 @@ Method = Annotated[
 ]
 Rank = Annotated[int | None, typer.Option(help="The rank of lofi and its kin.")]
 Hidden = Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,50.")]
+
+
+# In standard deviations of the forecast, where the noise is Gaussian; a t has no need of it.
+OUTLIER_THRESHOLD = 4.0
 
 
 class Settings(NamedTuple):
@@ -67,14 +73,23 @@ def network(source: Source, hidden: str) -> Model:
 
 
 def likelihood_of(source: Source, noise: float | None) -> Likelihood | EvolvingLikelihood:
-    """Classes are categorical; numbers Gaussian, with a noise given or learnt from the stream."""
+    """Classes are categorical; numbers Student's t as learnt, or Gaussian with a noise given."""
     if source.task == "classification":
         return likelihoods.categorical()
-    return likelihoods.adaptive_gaussian() if noise is None else likelihoods.gaussian(noise)
+    return likelihoods.adaptive_student_t() if noise is None else likelihoods.gaussian(noise)
+
+
+def robust(source: Source, chosen: Settings) -> Settings:
+    """The settings, with outliers among numbers weighed unless they say otherwise."""
+    takes = inspect.signature(check_choice("method", chosen.method, estimators.REGISTRY)).parameters
+    if source.task == "classification" or "outlier_threshold" not in takes:
+        return chosen
+    return chosen._replace(options={"outlier_threshold": OUTLIER_THRESHOLD, **chosen.options})
 
 
 def learner(source: Source, model: Model, chosen: Settings) -> Estimator:
     """The estimator for this source."""
     space = estimators.SPACES.get(chosen.method, {})
+    options = chosen.options if chosen.noise is None else robust(source, chosen).options
     believed = likelihood_of(source, chosen.noise)
-    return tune.build(chosen.method, model, believed, {}, space, chosen.options)
+    return tune.build(chosen.method, model, believed, {}, space, options)

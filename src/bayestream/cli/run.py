@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
-import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.journal import Journal, journal_for
+from bayestream.cli.journal import Journal, journal_for, record
 from bayestream.cli.outputs import Screen, whole
 from bayestream.evaluation import plots
-from bayestream.forecasts import predictive
-from bayestream.running.run import run as learn
+from bayestream.running.refusals import check_most
+from bayestream.running.run import learn
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable, stacked
-from bayestream.types import Estimator, Example, State
+from bayestream.types import Estimator
 
 _LINES = 20  # of rolling scores, about, on the screen
 
@@ -101,6 +100,7 @@ def run(
     _picture(journal, chosen.method, out)
     written = [out / name for name in ("forecasts.csv", "skipped.csv", "scores.png")]
     console.print("wrote", *(str(path) for path in written if path.exists()))
+    check_most(journal.refused, journal.updates)
 
 
 def _learn_all(
@@ -125,19 +125,13 @@ def _learn_all(
             if rows:
                 key = jax.random.fold_in(jax.random.key(seed), journal.count)
                 stream = stacked(rows, source.task, source.inputs)
-                state, kept = learn(
-                    learner, state, stream, record=_forecast, key=key, progress=False
+                state, records = learn(
+                    learner, state, stream, record=record, key=key, progress=False
                 )
-                journal.write(rows, jax.tree.map(np.asarray, kept.values))
+                journal.write(rows, records)
             bar.update(line, advance=len(rows) + len(bad), description=journal.line())
             if len(rows) == block and journal.count % every == 0:
                 bar.console.print(f"{journal.count:>9,} rows  {journal.line()}")
-
-
-def _forecast(estimator: Estimator, state: State, example: Example) -> tuple[Any, Any]:
-    """Mean and covariance of y, before it is known."""
-    found = predictive.default(estimator, state, example.x)
-    return found.mean, found.covariance
 
 
 def _blocks(

@@ -79,7 +79,7 @@ def tune(
         model,
         likelihoods.gaussian if source.task == "regression" else likelihoods.categorical(),
         objective_for(aim, stream, seed),
-        fixed=chosen.options,
+        fixed=learners.robust(source, chosen).options,
         baseline=learners.learner(source, model, chosen),
         trials=trials,
         workers=workers,
@@ -98,6 +98,8 @@ def tune(
         f"{aim} negative log predictive density: {found.value:.4f}{before}; "
         f"{found.trials} trials, {model.size:,} weights"
     )
+    if found.refused:
+        console.print(f"{found.refused} trials were given up: most of their updates were refused")
     if found.baseline is not None and found.baseline <= found.value:
         console.print("the defaults are better than all of them: keep those, or try more")
     typer.echo(f"\n{found.python()}\n\n{found.toml()}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from bayestream.gaussians.innovation import Innovation
-from bayestream.types import Array
+from bayestream.likelihoods.evolving import Kind
+from bayestream.types import Array, Estimator
 
 State = TypeVar("State")
 
@@ -18,6 +20,43 @@ def is_finite(tree: Any) -> Array:
     """Whether every number in a tree is finite."""
     each = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return jnp.all(jnp.array(each, bool))
+
+
+def check_state(estimator: Estimator, state: Any) -> None:
+    """Refuse a state that another learner made: of another family, size, rank or likelihood."""
+    first = _first_state(estimator)
+    if _layout(state) == _layout(first):
+        return
+    expected, found = _parts(first), _parts(state)
+    for name in [*expected, *found]:
+        if expected.get(name) != found.get(name):
+            raise ValueError(
+                f"state must come from this learner's init or a run of it: state{name} must be "
+                f"{expected.get(name, 'absent')}, got {found.get(name, 'nothing there')}."
+            )
+    raise ValueError("state must come from this learner's init or a run of it, got another kind.")
+
+
+@lru_cache(maxsize=256)
+def _first_state(estimator: Estimator) -> Any:
+    return jax.eval_shape(estimator.init, jax.random.key(0))
+
+
+def _layout(state: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    return jax.tree.structure(state), [jnp.shape(leaf) for leaf in jax.tree.leaves(state)]
+
+
+def _parts(state: Any) -> dict[str, str]:
+    """What a state is made of, in words."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(
+        state, is_leaf=lambda part: isinstance(part, Kind)
+    )
+    return {
+        jax.tree_util.keystr(path): f"of a {leaf.name} likelihood"
+        if isinstance(leaf, Kind)
+        else f"an array of shape {jnp.shape(leaf)}"
+        for path, leaf in leaves
+    }
 
 
 def checked(after: Any, before: Any, innovation: Innovation) -> tuple[Any, Innovation]:

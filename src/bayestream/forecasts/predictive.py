@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from bayestream.checks import check_array, check_non_negative, check_whole
+from bayestream.estimators.guard import check_state
 from bayestream.forecasts.distributions import (
     CategoricalForecast,
     Forecast,
@@ -50,7 +51,7 @@ def plugin(estimator: Estimator, state: State, x: Any) -> MixtureForecast:
     >>> forecast.probabilities.shape
     (3,)
     """
-    params = estimator.mean(state)
+    params = _mean(estimator, state)
     outputs = _each(estimator, x, params, lambda one: estimator.model.apply(params, one))
     return MixtureForecast(outputs[..., None, :], estimator.likelihood(state))
 
@@ -79,7 +80,7 @@ def monte_carlo(
     """
     check_whole("samples", samples, 1)
     check_non_negative("temperature", temperature)
-    mean = estimator.mean(state)
+    mean = _mean(estimator, state)
     draws = _posterior(estimator, estimator.sample)(state, key, samples)
     draws = mean + jnp.asarray(math.sqrt(temperature), mean.dtype) * (draws - mean)
     apply = jax.vmap(estimator.model.apply, in_axes=(0, None))
@@ -196,10 +197,16 @@ def laplace_bridge(
     return CategoricalForecast(alpha, jnp.exp(alpha))
 
 
+def _mean(estimator: Estimator, state: State) -> Array:
+    """The mean weights of a state that is this estimator's."""
+    check_state(estimator, state)
+    return estimator.mean(state)
+
+
 def _outputs(estimator: Estimator, state: State, x: Any, temperature: float) -> tuple[Array, Array]:
     """η (…, C) and its covariance T F Σ Fᵀ (…, C, C) under the linearised network."""
     check_non_negative("temperature", temperature)
-    params = estimator.mean(state)
+    params = _mean(estimator, state)
     spread = _posterior(estimator, estimator.covariance_of)
 
     def one(x: Array) -> tuple[Array, Array]:

@@ -169,4 +169,5 @@ def _probabilities(forecast: Forecast) -> Array:
 
 def _is_right(forecast: Forecast, y: Any) -> Array:
     p = _probabilities(forecast)
-    return jnp.argmax(p, axis=-1) == jnp.argmax(forecast.targets(y), axis=-1)
+    named = jnp.all(jnp.isfinite(p), axis=-1)  # what is not a number names no class
+    return named & (jnp.argmax(p, axis=-1) == jnp.argmax(forecast.targets(y), axis=-1))

@@ -65,7 +65,7 @@ class _RunningScale(NamedTuple):
 
 
 def adaptive_student_t(
-    *, scale: float = 1.0, dof: float = 4.0, minimum_rate: float = 0.01, floor: float = 1e-8
+    *, scale: float = 1.0, dof: float = 8.0, minimum_rate: float = 0.01, floor: float = 1e-8
 ) -> EvolvingLikelihood:
     """Student's t whose scale is learnt from the stream, starting at `scale`; ν stays `dof`.
 

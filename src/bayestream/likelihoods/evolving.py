@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import jax
+
 from bayestream.checks import check_made_by
 from bayestream.types import EvolvingLikelihood, Likelihood
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Kind:
+    """What a likelihood that carries nothing leaves in a state: no numbers, but its name."""
+
+    name: str
 
 
 def evolving(likelihood: Likelihood | EvolvingLikelihood) -> EvolvingLikelihood:
@@ -12,7 +24,7 @@ def evolving(likelihood: Likelihood | EvolvingLikelihood) -> EvolvingLikelihood:
         return likelihood
     check_made_by("likelihood", likelihood, Likelihood, "bayestream.likelihoods (gaussian, …)")
     return EvolvingLikelihood(
-        init=lambda outputs, dtype: (),
+        init=lambda outputs, dtype: Kind(likelihood.name),
         at=lambda carry, step: likelihood,
         adapt=lambda carry, eta, y, trust: carry,
     )

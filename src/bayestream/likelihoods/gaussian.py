@@ -11,6 +11,7 @@ from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 
 from bayestream.checks import check_covariance
+from bayestream.likelihoods.evolving import Kind
 from bayestream.likelihoods.parts import all_finite, any_nan, vector_shapes
 from bayestream.types import Array, EvolvingLikelihood, Key, Likelihood, Schedule
 
@@ -30,7 +31,7 @@ def gaussian(noise: Any) -> Likelihood | EvolvingLikelihood:
     """
     if callable(noise):
         return EvolvingLikelihood(
-            init=lambda outputs, dtype: (),
+            init=lambda outputs, dtype: Kind("gaussian"),
             at=lambda carry, step: gaussian_of(jnp.asarray(noise(step))),
             adapt=lambda carry, eta, y, trust: carry,
         )

@@ -33,19 +33,19 @@ class Chunk(NamedTuple):
 
 
 def chunked(
-    stream: Any, model: Model, likelihood: Likelihood
+    stream: Any, model: Model, likelihood: Likelihood, dtype: Any
 ) -> tuple[Iterator[Chunk], int | None]:
     """The stream in stacked, checked chunks, and its length where that is known."""
     arrays = _as_arrays(stream)
     if arrays is None:
-        return _chunks_of_items(iter(stream), model, likelihood), None
+        return _chunks_of_items(iter(stream), model, likelihood, dtype), None
     if len(arrays.x) != len(arrays.y):
         raise ValueError(
             f"x and y must be equally many, got {len(arrays.x)} of x and {len(arrays.y)} of y."
         )
     for example in islice(Stream(arrays), 1):  # all rows have one shape
         check_shapes(example, model, likelihood)
-    return _chunks_of_arrays(arrays, model, likelihood), len(arrays.x)
+    return _chunks_of_arrays(arrays, model, likelihood, dtype), len(arrays.x)
 
 
 def _as_arrays(stream: Any) -> Example | None:
@@ -57,13 +57,17 @@ def _as_arrays(stream: Any) -> Example | None:
     return None
 
 
-def _chunks_of_arrays(arrays: Example, model: Model, likelihood: Likelihood) -> Iterator[Chunk]:
+def _chunks_of_arrays(
+    arrays: Example, model: Model, likelihood: Likelihood, dtype: Any
+) -> Iterator[Chunk]:
     for start in range(0, len(arrays.x), _CHUNK):
         chunk = Example(*(np.asarray(field[start : start + _CHUNK]) for field in arrays))
-        yield _sift(chunk, np.arange(start, start + len(chunk.x)), [], model, likelihood)
+        yield _sift(chunk, np.arange(start, start + len(chunk.x)), [], model, likelihood, dtype)
 
 
-def _chunks_of_items(items: Iterator[Any], model: Model, likelihood: Likelihood) -> Iterator[Chunk]:
+def _chunks_of_items(
+    items: Iterator[Any], model: Model, likelihood: Likelihood, dtype: Any
+) -> Iterator[Chunk]:
     numbered = enumerate(items)
     while block := list(islice(numbered, _CHUNK)):
         examples: list[Example] = []
@@ -79,13 +83,18 @@ def _chunks_of_items(items: Iterator[Any], model: Model, likelihood: Likelihood)
                 examples.append(example)
                 positions.append(position)
         stacked = stack(examples) if examples else nothing(model, likelihood)
-        yield _sift(stacked, np.asarray(positions, int), bad, model, likelihood)
+        yield _sift(stacked, np.asarray(positions, int), bad, model, likelihood, dtype)
 
 
 def _sift(
-    chunk: Example, positions: np.ndarray, bad: list[Skipped], model: Model, likelihood: Likelihood
+    chunk: Example,
+    positions: np.ndarray,
+    bad: list[Skipped],
+    model: Model,
+    likelihood: Likelihood,
+    dtype: Any,
 ) -> Chunk:
-    reasons = impossible(chunk, model, likelihood)
+    reasons = impossible(chunk, model, likelihood, dtype)
     bad = bad + [Skipped(int(p), why) for p, why in zip(positions, reasons, strict=True) if why]
     keep = np.array([not why for why in reasons], bool)
     return Chunk(Example(*(field[keep] for field in chunk)), positions[keep], bad)
@@ -108,20 +117,35 @@ def check_shapes(example: Example, model: Model, likelihood: Likelihood) -> None
     check_array("y", example.y, likelihood.target_shapes(model.outputs))
 
 
-def impossible(chunk: Example, model: Model, likelihood: Likelihood) -> list[str]:
+def impossible(chunk: Example, model: Model, likelihood: Likelihood, dtype: Any) -> list[str]:
     """For each example, why its values cannot be, or an empty string."""
     finite = np.isfinite(chunk.x).reshape(len(chunk.x), -1).all(axis=1)
+    small, fits = _fits(chunk.x, dtype), _fits(chunk.y, dtype)
     delays = np.asarray(chunk.delay, float)
     whole = np.isfinite(delays) & (delays >= 0) & (delays == np.floor(delays))
-    labels = np.asarray(chunk.y, jnp.result_type(float))
+    with np.errstate(over="ignore"):
+        labels = np.asarray(chunk.y).astype(dtype)
     known = np.asarray(_possible(likelihood.missing, likelihood.support, model.outputs, labels))
     reasons = np.full(len(chunk.x), "", object)
     for row in np.flatnonzero(~whole):
         reasons[row] = f"delay must be a whole number, 0 or above, got {chunk.delay[row]}."
     for row in np.flatnonzero(~known):
         reasons[row] = f"y must be {likelihood.expects}, got {chunk.y[row]}."
+    for row in np.flatnonzero(~fits):
+        reasons[row] = f"y must be a number that {jnp.dtype(dtype)} can hold, got {chunk.y[row]}."
+    for row in np.flatnonzero(~small):
+        worst = np.abs(chunk.x[row]).max()
+        reasons[row] = f"x must hold numbers that {jnp.dtype(dtype)} can, got one of {worst:.3g}."
     reasons[~finite] = "x must hold finite numbers, got NaN or infinity."
     return reasons.tolist()
+
+
+def _fits(values: Any, dtype: Any) -> np.ndarray:
+    """Of each example, whether its finite numbers stay finite."""
+    values = np.asarray(values)
+    with np.errstate(over="ignore"):
+        lost = np.isfinite(values) & ~np.isfinite(values.astype(dtype))
+    return ~lost.reshape(len(values), -1).any(axis=1)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

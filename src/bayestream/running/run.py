@@ -12,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayestream.checks import check_choice
+from bayestream.estimators.guard import check_state
 from bayestream.progress import Progress
 from bayestream.running.chunks import Skipped, check_shapes, chunked, impossible, nothing, stack
 from bayestream.running.delays import Block, delivered
+from bayestream.running.refusals import check_refused, labels, refusals
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
 
 # What to keep of a step, from the state that has been predicted but not yet updated.
@@ -38,10 +40,12 @@ def plugin(estimator: Estimator, state: State, example: Example) -> dict[str, Ar
 
 @dataclass(frozen=True)
 class Records:
-    """What `record` kept, one row a step that ran, and the examples that were skipped."""
+    """What `record` kept, one row a step that ran, and what was skipped or refused."""
 
     values: Any  # the record's pytree, with a leading axis
     skipped: tuple[Skipped, ...] = ()
+    refused: tuple[Skipped, ...] = ()  # those that ran, but could not be learnt from
+    updates: int = 0  # labels that there were to learn from
 
     def __getitem__(self, name: str) -> Array:
         return self.values[name]
@@ -79,30 +83,55 @@ def run(
     >>> records["prediction"].shape, int(state.step)
     ((20, 1), 20)
     """
+    state, records = learn(
+        estimator, state, stream, record=record, key=key, on_bad=on_bad, progress=progress
+    )
+    check_refused(records.refused, records.updates)
+    return state, records
+
+
+def learn(
+    estimator: Estimator,
+    state: State,
+    stream: Stream | tuple[Any, ...] | Iterable[Any],
+    *,
+    record: Record | None = plugin,
+    key: Key | None = None,
+    on_bad: OnBad = "raise",
+    progress: bool | None = None,
+) -> tuple[State, Records]:
+    """`run` for callers that judge the refused updates themselves."""
     check_choice("on_bad", on_bad, {"raise": None, "skip": None})
+    check_state(estimator, state)
     # Chunks are donated; the caller's state is not. This copies without compiling anything.
     state = jax.device_put(state, may_alias=False)
-    chunks, total = chunked(stream, estimator.model, estimator.likelihood(state))
+    dtype = estimator.mean(state).dtype
+    chunks, total = chunked(stream, estimator.model, estimator.likelihood(state), dtype)
+    count = int(estimator.refused(state))
     kept: list[Any] = []
     skipped: list[Skipped] = []
+    refused: list[Skipped] = []
+    updates = 0
     with Progress("learning", total=total, show=progress) as bar:
         for block in delivered(chunks):
             if on_bad == "raise":
                 _refuse(block.bad)
             skipped += sorted(block.bad)
             if len(block.positions):
-                state, values = _learn(estimator, record, state, block, key)
+                state, (values, counts) = _learn(estimator, record, state, block, key)
                 kept.append(values)
-                jax.block_until_ready(state)
+                refused += refusals(counts, count, block.positions)
+                updates += labels(block.learnt.y)
+                count = int(counts[-1])
             steps = len(block.positions) if block.new is None else int(np.sum(block.new))
             bar.advance(steps + len(block.bad))
     if not kept:
         none = nothing(estimator.model, estimator.likelihood(state))
         block = Block(none, none, np.zeros(0, int), None, [])
-        state, values = _learn(estimator, record, state, block, key)
+        state, (values, _) = _learn(estimator, record, state, block, key)
         kept.append(values)
     values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
-    return state, Records(values, tuple(skipped))
+    return state, Records(values, tuple(skipped), tuple(refused), updates)
 
 
 def run_together(
@@ -133,8 +162,11 @@ def run_together(
             for state, stream, key in zip(states, streams, keys, strict=True)
         ]
         return [state for state, _ in one_by_one], [records for _, records in one_by_one]
-    state, kept = _stack(states), list[Any]()
-    chunks = [chunked(s, estimator.model, estimator.likelihood(states[0]))[0] for s in streams]
+    for each in states:
+        check_state(estimator, each)
+    before, state, kept = [int(estimator.refused(each)) for each in states], _stack(states), []
+    likelihood, dtype = estimator.likelihood(states[0]), estimator.mean(states[0]).dtype
+    chunks = [chunked(stream, estimator.model, likelihood, dtype)[0] for stream in streams]
     for together in zip(*chunks, strict=True):
         for chunk in together:
             _refuse(chunk.bad)
@@ -143,9 +175,14 @@ def run_together(
             estimator, record, state, examples, together[0].positions, _stack(keys)
         )
         kept.append(values)
-    values = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *kept)
-    trials = range(len(states))
-    return [_of_trial(state, t) for t in trials], [Records(_of_trial(values, t)) for t in trials]
+    values, counts = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *kept)
+    records: list[Records] = []
+    for trial, stream in enumerate(streams):
+        refused = refusals(counts[trial], before[trial], np.arange(len(stream)))
+        updates = labels(stream.examples.y)
+        check_refused(refused, updates, f"trial {trial}: ")
+        records.append(Records(_of_trial(values, trial), (), tuple(refused), updates))
+    return [_of_trial(state, trial) for trial in range(len(states))], records
 
 
 def step(
@@ -165,21 +202,26 @@ def step(
     >>> kept["prediction"].shape
     (1,)
     """
+    check_state(estimator, state)
     likelihood = estimator.likelihood(state)
     example = Example(np.asarray(x), np.asarray(y), np.asarray(0), np.asarray(0))
     check_shapes(example, estimator.model, likelihood)
-    (reason,) = impossible(stack([example]), estimator.model, likelihood)
+    dtype = estimator.mean(state).dtype
+    (reason,) = impossible(stack([example]), estimator.model, likelihood, dtype)
     if reason:
         raise ValueError(reason)
-    return _step(estimator, record, state, example, key)
+    state, (kept, _) = _step(estimator, record, state, example, key)
+    return state, kept
 
 
 def _one_step(
     estimator: Estimator, record: Record | None, state: State, example: Example, key: Key | None
 ) -> tuple[State, Any]:
+    """The state after it, what was recorded, and how many updates have been refused so far."""
     state = estimator.predict(state)
     kept = None if record is None else record(estimator, state, example)
-    return estimator.update(state, example.x, example.y, key), kept
+    state = estimator.update(state, example.x, example.y, key)
+    return state, (kept, estimator.refused(state))
 
 
 _step = jax.jit(_one_step, static_argnums=(0, 1))
@@ -204,8 +246,8 @@ def _learn(
 ) -> tuple[State, Any]:
     if block.new is None:
         return _scan(estimator, record, state, block.asked, block.positions, key)
-    state, values = _scan_delayed(estimator, record, state, block._replace(bad=[]), key)
-    return state, jax.tree.map(lambda rows: rows[block.new], values)
+    state, (kept, counts) = _scan_delayed(estimator, record, state, block._replace(bad=[]), key)
+    return state, (jax.tree.map(lambda rows: rows[block.new], kept), counts)
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -247,7 +289,8 @@ def _scan_delayed(
         asked, learnt, position, new, _ = tick
         state = jax.lax.cond(new, estimator.predict, lambda state: state, state)
         kept = None if record is None else record(estimator, state, asked)
-        return estimator.update(state, learnt.x, learnt.y, _key_of(key, position)), kept
+        state = estimator.update(state, learnt.x, learnt.y, _key_of(key, position))
+        return state, (kept, estimator.refused(state))
 
     return jax.lax.scan(body, state, block)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +20,7 @@ from bayestream import estimators
 from bayestream.checks import check_choice, check_whole
 from bayestream.estimators.spaces import Range, Space
 from bayestream.progress import Progress
+from bayestream.running.refusals import RefusedError
 from bayestream.tuning.objectives import HopelessError, Objective, Report, prequential, validation
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
@@ -40,6 +42,7 @@ class Tuned(NamedTuple):
     baseline: float | None  # the objective of what it was compared with
     trials: int
     space: Space
+    refused: int = 0  # trials given up because most of their updates would not have been finite
 
     def estimator(self, model: Model, likelihood: Any) -> Estimator:
         """The method with these values; `likelihood` as in `tune`."""
@@ -187,9 +190,14 @@ def tune(
                 numbers = {name: searched[name].value(v) for name, v in trial.params.items()}
                 learner = build(method, model, likelihood, numbers, declared, fixed)
                 try:
-                    value = objective.value(learner, _reporter(trial, stop))
+                    with warnings.catch_warnings():  # of a few refused updates
+                        warnings.simplefilter("ignore", RuntimeWarning)
+                        value = objective.value(learner, _reporter(trial, stop))
                 except HopelessError:
                     value = math.nan
+                except RefusedError as error:
+                    value = math.nan
+                    trial.set_user_attr("refused", str(error))
                 except _StoppedError:
                     return
                 with lock:
@@ -221,7 +229,9 @@ def tune(
     if math.isinf(value):
         raise ValueError(f"no trial of {trials} gave a finite value; widen the space.")
     best = {name: searched[name].value(params[name]) for name in searched}
-    return Tuned(method, fixed, best, value, before, len(_finished(search)), searched)
+    done = _finished(search)
+    refused = sum("refused" in trial.user_attrs for trial in done)
+    return Tuned(method, fixed, best, value, before, len(done), searched, refused)
 
 
 class _StoppedError(Exception):
