@@ -68,7 +68,7 @@ def trained(method: str, options: dict[str, Any], data: tuple[Any, Any]) -> tupl
     given = {name: value for name, value in options.items() if name not in ("noise", "rate")}
     if "rate" in options:
         given["optimiser"] = optax.adam(options["rate"])
-    model = bs.models.mlp([data[0].shape[1], 50, 1])
+    model = bs.models.mlp([data[0].shape[1], 50, 1], activation=jax.nn.relu)
     learner = bs.make(method, model, bs.likelihoods.gaussian(noise), **given)
     state, _ = bs.run(
         learner,

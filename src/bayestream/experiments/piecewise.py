@@ -63,7 +63,7 @@ def trial(
     advance: Callable[[int], None] = lambda n: None,
 ) -> Outcome:
     """One method on the stream of one seed; `advance(steps)` is told of its progress."""
-    model = models.mlp([1, 50, 1])
+    model = models.mlp([1, 50, 1], activation=jax.nn.relu)
     learner = estimators.make(method, model, likelihoods.gaussian(NOISE), **settings)
     stream = streams.piecewise_regression(seed, tasks=TASKS, length=LENGTH, noise=NOISE)
     functions = jnp.asarray(truth(seed))

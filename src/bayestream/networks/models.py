@@ -18,9 +18,12 @@ Activation = Callable[[Array], Array]
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: Activation = jax.nn.relu, fan_in_scaled: bool = False
+    sizes: Sequence[int], *, activation: Activation = jax.nn.gelu, fan_in_scaled: bool = False
 ) -> Model:
     """A multi-layer perceptron with LeCun-normal kernels and zero biases.
+
+    Over a long stream ReLUs die: one without a gradient is never learnt again. The paper's networks
+    are `mlp(…, activation=jax.nn.relu)`.
 
     With `fan_in_scaled`, the forward pass multiplies each kernel by 1/√fan-in and kernels start
     from N(0, 1): the same network in coordinates where a spherical prior fits its initialisation.
