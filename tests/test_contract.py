@@ -1,6 +1,8 @@
 """What every registered estimator promises, whatever its algorithm."""
 
+import contextlib
 import inspect
+import warnings
 from functools import cache, partial
 
 import jax
@@ -110,6 +112,12 @@ def step(learner: bs.Estimator, state, x, y):
     return learner.update(learner.predict(state), x, y, KEY)
 
 
+def cast(state, dtype):
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, state
+    )
+
+
 def dtypes(state) -> list[jnp.dtype]:
     return [leaf.dtype for leaf in jax.tree.leaves(state)]
 
@@ -178,10 +186,7 @@ def test_scan_and_donation_give_the_same_belief(method):
 def test_the_dtype_is_kept(general, likelihood, dtype):
     schedule = {"drift": lambda step: 0.01 / (1 + step)} if accepts(general, "drift") else {}
     learner = make(general, likelihood, **schedule)
-    state = jax.tree.map(
-        lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
-        learner.init(jax.random.key(0)),
-    )
+    state = cast(learner.init(jax.random.key(0)), dtype)
     y = 1 if likelihood == "categorical" else YS[0]
     after = learner.update(learner.predict(state), XS[0], y, KEY)
     assert dtypes(after) == dtypes(state)
@@ -218,11 +223,68 @@ def test_a_bad_input_never_poisons_a_belief(method, bad):
     assert_same_belief(learner, after, before)
 
 
+def assert_finite(state) -> None:
+    state = state._replace(buffer=()) if hasattr(state, "buffer") else state  # NaN: a free place
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(state))
+
+
 def test_finite_in_is_finite_out(method):
     learner = make(method)
     state, _ = bs.run(learner, learn(learner), (1e3 * XS, 1e3 * ys(method)), key=KEY)
-    state = state._replace(buffer=()) if hasattr(state, "buffer") else state  # NaN: a free place
-    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(state))
+    assert_finite(state)
+
+
+HOSTILE = [np.nan, np.inf, 1e38, 1e-38, 1e300, 1e-300, 5e-324, 1e-45, float(2**63), 1e19, 1e12]
+
+
+@pytest.mark.parametrize("kind", ["adaptive", seldom("categorical")])
+def test_two_thousand_hostile_examples_leave_a_state_finite(method, kind):
+    """A third of the numbers are hostile, either sign, in float32; what cannot be is skipped."""
+    rng = np.random.default_rng(3)
+    xs, targets = rng.normal(size=(2000, 2)), rng.normal(size=(2000, outputs(method)))
+    for values in (xs, targets):
+        wild = rng.random(values.shape) < 1 / 3
+        values[wild] = rng.choice(HOSTILE, wild.sum()) * rng.choice([-1.0, 1.0], wild.sum())
+    if kind == "categorical" and method not in ONLY_SCALAR:
+        targets = rng.choice([0.0, 1.0, -1.0, 7.0, np.nan, np.inf], 2000)
+    learner = make(method, kind)
+    state = cast(learner.init(jax.random.key(0)), jnp.float32)
+
+    def body(state, example):
+        return learner.update(learner.predict(state), *example, KEY), None
+
+    # Straight into the estimator, and through `run`, which skips what it can name.
+    after, _ = jax.jit(lambda s: jax.lax.scan(body, s, (xs, targets)))(state)
+    assert_finite(after)
+    with warnings.catch_warnings(), contextlib.suppress(bs.RefusedError):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        after, _ = bs.run(learner, state, (xs, targets), on_bad="skip", key=KEY)
+        assert_finite(after)
+
+
+def test_an_update_that_is_not_finite_is_refused_and_counted(method):
+    learner = make(method)
+    before = learner.predict(learn(learner))
+    after = jax.jit(learner.update)(before, np.full(2, 1e200), ys(method)[0], KEY)
+    assert int(learner.refused(after)) == 1 + int(learner.refused(before))
+    assert_same_belief(learner, after._replace(refused=before.refused), before)
+
+
+def test_the_state_of_another_learner_is_refused_at_every_edge(method):
+    learner, another = make(method), make("lofi" if method == "replay_sgd" else "replay_sgd")
+    wider = bs.make(method, bs.models.mlp([2, 5, outputs(method)]), bs.likelihoods.gaussian(0.3))
+    states = [another.init(KEY), wider.init(KEY)]
+    if method not in ONLY_SCALAR:
+        states += [make(method, kind).init(KEY) for kind in ("adaptive", "categorical")]
+    example = (XS[0], ys(method)[0])
+    for state in states:
+        for edge in (
+            partial(bs.run, learner, state, [example]),
+            partial(bs.step, learner, state, *example),
+            partial(bs.predictive.plugin, learner, state, XS[0]),
+        ):
+            with pytest.raises(ValueError, match=r"^state must come from this learner's init"):
+                edge()
 
 
 @pytest.mark.parametrize(
@@ -249,35 +311,37 @@ def test_wrong_dtypes_are_refused_in_a_sentence(method):
         learner.update(state, np.ones(2) * 1j, np.ones(outputs(method)), KEY)
 
 
+BAD_OPTIONS = [
+    ("decay", 1.5, ValueError),
+    ("decay", -0.1, ValueError),
+    ("decay", float("nan"), ValueError),
+    ("decay", "1", TypeError),
+    ("drift", -1e-9, ValueError),
+    ("drift", float("inf"), ValueError),
+    ("prior_precision", 0.0, ValueError),
+    ("outlier_threshold", 0.0, ValueError),
+    ("line_search", "halving", TypeError),
+    ("prior_precision", -1.0, ValueError),
+    ("inflation", 0.1, TypeError),
+    ("rank", -1, ValueError),
+    ("rank", 2.5, TypeError),
+    ("buffer", 0, ValueError),
+    ("inner_steps", 0, ValueError),
+    ("optimiser", "adam", TypeError),
+    ("learning_rate", 0.0, ValueError),
+    ("precision_rate", 1.5, ValueError),
+    ("examples", 0, ValueError),
+    ("samples", 0, ValueError),
+    ("iterations", -1, ValueError),
+    ("curvature", "diagonal", TypeError),
+]
+
+
 @pytest.mark.parametrize(
-    ("option", "value", "error"),
-    [
-        ("decay", 1.5, ValueError),
-        ("decay", -0.1, ValueError),
-        ("decay", float("nan"), ValueError),
-        ("decay", "1", TypeError),
-        ("drift", -1e-9, ValueError),
-        ("drift", float("inf"), ValueError),
-        ("prior_precision", 0.0, ValueError),
-        ("prior_precision", -1.0, ValueError),
-        ("inflation", 0.1, TypeError),
-        ("rank", -1, ValueError),
-        ("rank", 2.5, TypeError),
-        ("buffer", 0, ValueError),
-        ("inner_steps", 0, ValueError),
-        ("optimiser", "adam", TypeError),
-        ("learning_rate", 0.0, ValueError),
-        ("precision_rate", 1.5, ValueError),
-        ("examples", 0, ValueError),
-        ("samples", 0, ValueError),
-        ("iterations", -1, ValueError),
-        ("curvature", "diagonal", TypeError),
-    ],
+    ("method", "option", "value", "error"),
+    [(m, *bad) for m in bs.estimators.REGISTRY for bad in BAD_OPTIONS if accepts(m, bad[0])],
 )
-@pytest.mark.parametrize("method", bs.estimators.REGISTRY)
 def test_bad_options_are_refused_by_name_and_value(method, option, value, error):
-    if not accepts(method, option):
-        pytest.skip(f"{method} has no {option}")
     with pytest.raises(error, match=rf"^{option} must be .*{value}"):
         make(method, **{option: value})
 

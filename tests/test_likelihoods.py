@@ -141,12 +141,18 @@ def test_from_log_density_takes_a_given_fisher_information():
     np.testing.assert_allclose(factor @ factor.T, MATRIX, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("eta", [*ETAS, *SATURATED], ids=str)
-@pytest.mark.parametrize("name", ["gaussian-vector", "gaussian-matrix", *DISCRETE, *AGAIN])
+@pytest.mark.parametrize(
+    ("name", "eta", "dtype"),
+    [
+        (name, eta, dtype)
+        for name in ["gaussian-vector", "gaussian-matrix", *DISCRETE, *AGAIN]
+        for eta in [*ETAS, *SATURATED]
+        for dtype in (jnp.float32, jnp.float64)
+        # A rate of e⁸⁹ is beyond float32.
+        if not (name.startswith("poisson") and max(eta) > 80 and dtype == jnp.float32)
+    ],
+)
 def test_factor_times_residual_is_the_score_however_saturated(name, eta, dtype):
-    if name.startswith("poisson") and max(eta) > 80 and dtype == jnp.float32:
-        pytest.skip("the rate itself is beyond float32")
     likelihood, eta = ALL[name], jnp.asarray(eta, dtype)
     for label in _labels(name):
         y = label if jnp.ndim(label) == 0 else label.astype(dtype)

@@ -99,3 +99,20 @@ def test_a_hundred_thousand_steps_of_float32_stay_finite_and_positive(method):
     assert bool(records["finite"].all())
     assert float(records["lowest"].min()) > 0
     assert float(jnp.sqrt(jnp.mean(records["error"][1000:] ** 2))) < 0.3
+
+
+@pytest.mark.slow
+def test_a_million_steps_of_a_slow_drift_are_forecast_as_well_at_the_end_as_at_the_start():
+    """Default activation, noise learnt on the way, decay with the drift that it implies."""
+    learner = bs.lofi(
+        bs.models.mlp([1, 50, 1]), bs.likelihoods.adaptive_gaussian(), rank=10, decay=0.9999
+    )
+
+    def nlpd(estimator, state, example):
+        forecast = bs.predictive.default(estimator, state, example.x)
+        return -forecast.log_density(jnp.asarray(example.y, jnp.float32))
+
+    state = in_float32(learner.init(jax.random.key(0)))
+    _, records = bs.run(learner, state, drifting(1_000_000), record=nlpd)
+    first, *_, last = np.asarray(records.values[10_000:]).reshape(10, -1).mean(axis=1)
+    assert last < first + 0.05
