@@ -60,7 +60,7 @@ class Numbers:
         deviation = scale * values["deviation"]
         target = np.array([np.nan if row.target is None else row.target for row in rows], float)
         error = (target - mean) / (scale * values["scale"])
-        nlpd = np.log(scale * values["scale"]) - _log_density(error, values["dof"])
+        nlpd = np.log(scale * values["scale"]) - log_density(error, values["dof"])
         numbers = np.stack([mean, deviation, low, high], axis=1)
         known = np.atleast_1d(np.isfinite(standard).all(axis=0))
         lines = [
@@ -140,7 +140,7 @@ def record(estimator: Estimator, state: State, example: Example) -> dict[str, An
     }
 
 
-def _log_density(error: NDArray[Any], dof: NDArray[Any]) -> NDArray[Any]:
+def log_density(error: NDArray[Any], dof: NDArray[Any]) -> NDArray[Any]:
     """Of a standard Student's t, or where that has no end of degrees of freedom a Gaussian."""
     nu = float(dof.flat[0]) if dof.size else np.inf
     if np.isinf(nu):
