@@ -64,7 +64,8 @@ def trial(
 ) -> Outcome:
     """One method on the stream of one seed; `advance(steps)` is told of its progress."""
     model = models.mlp([1, 50, 1], activation=jax.nn.relu)
-    learner = estimators.make(method, model, likelihoods.gaussian(NOISE), **settings)
+    noise = likelihoods.gaussian(NOISE)
+    learner = estimators.make(method, model, noise, line_search=None, **settings)  # as the paper
     stream = streams.piecewise_regression(seed, tasks=TASKS, length=LENGTH, noise=NOISE)
     functions = jnp.asarray(truth(seed))
     grid = jnp.asarray(GRID)[:, None]
