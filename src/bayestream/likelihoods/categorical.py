@@ -24,7 +24,8 @@ def categorical() -> Likelihood:
         return jnp.exp(0.5 * jnp.maximum(jax.nn.log_softmax(eta), LOWEST_LOG))
 
     def target(y: Array, eta: Array) -> Array:
-        one_hot = y if jnp.ndim(y) else jax.nn.one_hot(y.astype(int), eta.shape[-1])
+        y = jnp.asarray(y)
+        one_hot = y if y.ndim else jax.nn.one_hot(y.astype(int), eta.shape[-1])
         return one_hot.astype(eta.dtype)
 
     def fisher_factor(eta: Array) -> Array:
