@@ -25,7 +25,7 @@ import bayestream as bs
 METHODS = ("lofi", "lofi_spherical", "fcekf", "fdekf", "vdekf", "bong")
 PRECISIONS = (0.01, 0.1, 1.0, 10.0, 1000.0)
 SETS = ("Phishing", "Bananas", "ImageSegments")
-SEARCHES = {"full step": None, "line search": bs.line_search.halving()}
+SEARCHES = {"line search": bs.line_search.halving(), "full step": None}
 SEEDS = 3
 
 
@@ -60,8 +60,8 @@ def frequent(name: str) -> float:
 
 
 def table(done: dict[str, Any]) -> Table:
-    """One row a filter and data set, full step / line search for each precision."""
-    shown = Table(title="Error over the last half, worst of 3 seeds: full step / line search")
+    """One row a filter and data set, line search / full step for each precision."""
+    shown = Table(title="Error over the last half, worst of 3 seeds: line search / full step")
     for name in ("data", "filter", *(f"η₀ = {precision:g}" for precision in PRECISIONS)):
         shown.add_column(name, no_wrap=True)
     for name in SETS:
@@ -89,7 +89,8 @@ def main() -> None:
     done: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     console = Console(width=150)
     warnings.simplefilter("ignore", RuntimeWarning)  # of refused updates, which is what is asked
-    cases = [c for c in product(METHODS, PRECISIONS, SETS, SEARCHES) if key(*c) not in done]
+    cases = [(*case, search) for search in SEARCHES for case in product(METHODS, PRECISIONS, SETS)]
+    cases = [case for case in cases if key(*case) not in done]
     for case in track(cases, "learning", console=console):
         done[key(*case)] = worst(*case)
         path.write_text(json.dumps(done, indent=1))
