@@ -13,6 +13,7 @@ from problems import FILTERS_LOFI_FIRST
 
 RNG = np.random.default_rng(0)
 close = np.testing.assert_allclose
+to_dense = jax.jit(rows.to_dense)
 
 
 @pytest.fixture(params=[(1, 1), (1, 3), (4, 2)], ids=["one row", "one example", "a batch"])
@@ -20,13 +21,13 @@ def G(request: pytest.FixtureRequest) -> Rows:  # noqa: N802
     examples, columns = request.param
     shapes = [(3, 4), (5, 1), (1, 6)]
     return Rows(
-        tuple(jnp.asarray(RNG.normal(size=(examples, i))) for i, _ in shapes),
-        tuple(jnp.asarray(RNG.normal(size=(examples, columns, o))) for _, o in shapes),
+        tuple(RNG.normal(size=(examples, i)) for i, _ in shapes),
+        tuple(RNG.normal(size=(examples, columns, o)) for _, o in shapes),
     )
 
 
 def test_dense_rows_are_outer_products_layer_after_layer(G):
-    matrix = rows.to_dense(G)
+    matrix = np.asarray(to_dense(G))
     columns = G.deltas[0].shape[1]
     assert matrix.shape == (rows.count(G), 3 * 4 + 5 * 1 + 1 * 6)
     for m, row in enumerate(matrix):
@@ -35,17 +36,30 @@ def test_dense_rows_are_outer_products_layer_after_layer(G):
         close(row, np.concatenate([np.outer(a[n], d[n, k]).ravel() for a, d in pairs]))
 
 
+@jax.jit
+def every_operation(G, vectors, weights, positive, square, matrix):
+    return {
+        "times": rows.times(G, vectors),
+        "combine": rows.combine(G, weights),
+        "gram": rows.gram(G, positive),
+        "diagonal": rows.diagonal(G, square),
+        "squares": rows.squares(G),
+        "and back": rows.to_dense(rows.from_dense(matrix)),
+    }
+
+
 def test_every_operation_is_the_matrix_one(G):
-    matrix = np.asarray(rows.to_dense(G))
+    matrix = np.asarray(to_dense(G))
     count, size = matrix.shape
     vectors, weights = RNG.normal(size=(2, 3, size)), RNG.normal(size=(2, 3, count))
     positive, square = RNG.uniform(0.5, 2, size), RNG.normal(size=(count, count))
-    close(rows.times(G, jnp.asarray(vectors)), vectors @ matrix.T, rtol=1e-12)
-    close(rows.combine(G, jnp.asarray(weights)), weights @ matrix, rtol=1e-12)
-    close(rows.gram(G, jnp.asarray(positive)), (matrix * positive) @ matrix.T, rtol=1e-12)
-    close(rows.diagonal(G, jnp.asarray(square)), np.diag(matrix.T @ square @ matrix), rtol=1e-11)
-    close(rows.squares(G), np.sum(matrix**2, axis=0), rtol=1e-12)
-    close(rows.to_dense(rows.from_dense(jnp.asarray(matrix))), matrix)
+    found = every_operation(G, vectors, weights, positive, square, matrix)
+    close(found["times"], vectors @ matrix.T, rtol=1e-12)
+    close(found["combine"], weights @ matrix, rtol=1e-12)
+    close(found["gram"], (matrix * positive) @ matrix.T, rtol=1e-12)
+    close(found["diagonal"], np.diag(matrix.T @ square @ matrix), rtol=1e-11)
+    close(found["squares"], np.sum(matrix**2, axis=0), rtol=1e-12)
+    close(found["and back"], matrix)
 
 
 def plain_wrap(model: bs.Model) -> bs.Model:
@@ -63,16 +77,19 @@ MODELS = {
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))
 def test_layers_give_the_jacobian(model):
-    params = model.init(jax.random.key(0)) + 0.1
-    x = jnp.asarray(RNG.normal(size=model.inputs))
-    eta, activations, pull_back = model.linearize(params, x)
-    deltas = jax.vmap(pull_back)(jnp.eye(model.outputs))
-    layered = Rows(tuple(a[None] for a in activations), tuple(d[None] for d in deltas))
-    close(eta, model.apply(params, x), rtol=1e-12)
-    close(rows.to_dense(layered), jax.jacobian(model.apply)(params, x), rtol=1e-9, atol=1e-12)
-    close(
-        jacobian(model, params, x)[1], jax.jacobian(model.apply)(params, x), rtol=1e-9, atol=1e-12
-    )
+    @jax.jit
+    def both_ways(params, x):
+        eta, activations, pull_back = model.linearize(params, x)
+        deltas = jax.vmap(pull_back)(jnp.eye(model.outputs))
+        layered = Rows(tuple(a[None] for a in activations), tuple(d[None] for d in deltas))
+        expected = model.apply(params, x), jax.jacobian(model.apply)(params, x)
+        return (eta, rows.to_dense(layered), jacobian(model, params, x)[1]), expected
+
+    params, x = RNG.normal(size=model.size), RNG.normal(size=model.inputs)
+    (eta, layered, whole), (outputs, expected) = both_ways(params, x)
+    close(eta, outputs, rtol=1e-12)
+    close(layered, expected, rtol=1e-9, atol=1e-12)
+    close(whole, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", FILTERS_LOFI_FIRST)
@@ -113,11 +130,16 @@ def largest(jaxpr) -> int:
 
 def test_a_batch_is_linearised_example_by_example():
     model = MODELS["mlp"]
-    params = model.init(jax.random.key(0))
-    xs, ys = jnp.asarray(RNG.normal(size=(3, 3))), jnp.asarray(RNG.normal(size=(3, 2)))
+    params, xs, ys = (RNG.normal(size=shape) for shape in (model.size, (3, 3), (3, 2)))
     likelihood = bs.likelihoods.gaussian(np.array([[0.3, 0.1], [0.1, 0.2]]))
-    together = observe(model, likelihood, params, xs, ys)
+
+    @jax.jit
+    def observed(xs, ys):
+        seen = observe(model, likelihood, params, xs, ys)
+        return rows.to_dense(seen.rows), seen.residual
+
+    matrix, residual = observed(xs, ys)
     for n in range(3):
-        alone = observe(model, likelihood, params, xs[n : n + 1], ys[n : n + 1])
-        close(rows.to_dense(together.rows)[2 * n : 2 * n + 2], rows.to_dense(alone.rows))
-        close(together.residual[2 * n : 2 * n + 2], alone.residual)
+        alone = observed(xs[n : n + 1], ys[n : n + 1])
+        close(matrix[2 * n : 2 * n + 2], alone[0])
+        close(residual[2 * n : 2 * n + 2], alone[1])
