@@ -12,7 +12,7 @@ import pytest
 import bayestream as bs
 import method_oracles as methods
 import oracles
-from problems import PROBLEMS, Problem
+from problems import PROBLEMS, Problem, mlp
 
 PRECISION = 2.0
 STEPS = 14
@@ -39,7 +39,7 @@ def on_problems(names: tuple[str, ...], *cases: tuple[Any, ...]) -> pytest.MarkD
 def scalar_problem(sizes: tuple[int, ...], count: int, noise: float, seed: int = 0) -> Problem:
     """One output; the inputs are correlated, so that the posterior's precision is not diagonal."""
     rng = np.random.default_rng(seed)
-    model = bs.models.mlp(sizes, activation=jnp.tanh)
+    model = mlp(sizes, activation=jnp.tanh)
     mix = rng.normal(size=(sizes[0], sizes[0])) / np.sqrt(sizes[0])
     xs = rng.normal(size=(count, sizes[0])) @ mix
     ys = np.sin(xs.sum(axis=1, keepdims=True)) + np.sqrt(noise) * rng.normal(size=(count, 1))
@@ -75,9 +75,8 @@ def designs(problem: Problem) -> np.ndarray:
 
 
 def initial(estimator: bs.Estimator):
-    """The first state, without compiling `init` again for every estimator made."""
-    with jax.disable_jit():
-        return estimator.init(jax.random.key(0))
+    """The first state."""
+    return estimator.init(jax.random.key(0))
 
 
 def states(estimator: bs.Estimator, problem: Problem):
