@@ -33,8 +33,9 @@ void condition(DiagonalTask<Real> task, Layers<Real>& layers, const Real* residu
   for (Index part = 0; part < parts; ++part)
     for (Index i = 0; i < squared; ++i) spread[i] += sums[part * squared + i];
   std::vector<double> v(residual, residual + rows);
-  for (const Matrix& each : {spread, squares(v), layers.squares(task.columns)})
-    if (!sound<Real>(each)) return innovation.refuse(rows, task.examples);
+  if (!sound<Real>(spread) || !sound<Real>(squares(v)) ||
+      !sound<Real>(layers.squares(task.columns)))
+    return innovation.refuse(rows, task.examples);
   Matrix gram(spread);
   cholesky_of_identity_plus(gram, rows);
   const std::vector<double> in = trust(gram, rows, v, task.examples, threshold);

@@ -83,8 +83,8 @@ void condition(Task<Real> task, Layers<Real>& layers, const Real* residual, Real
     gram->resize(squared);
   }
   const std::vector<double> v(residual, residual + task.rows());
-  for (const Matrix& sums : {plain, scaled, drift, squares(v)})
-    if (!sound<Real>(sums)) return innovation.refuse(task.rows(), task.examples);
+  if (!sound<Real>(plain) || !sound<Real>(scaled) || !sound<Real>(drift) || !sound<Real>(squares(v)))
+    return innovation.refuse(task.rows(), task.examples);
   const Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold);
   innovation.accept(mixed.weights.data(), task.rows(), mixed.trust);
   if (!std::isinf(threshold)) layers.weigh(mixed.trust);
