@@ -46,7 +46,7 @@ def bong(
     >>> import jax, jax.numpy as jnp, bayestream as bs
     >>> learner = bs.bong(bs.models.mlp([2, 8, 3]), bs.likelihoods.categorical(), rank=3,
     ...                   expectation=bs.expectations.empirical_fisher())
-    >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.array(1))
+    >>> state = jax.jit(learner.update)(learner.init(jax.random.key(0)), jnp.ones(2), jnp.array(1))
     >>> learner.mean(state).shape
     (51,)
     """

@@ -44,7 +44,7 @@ def ggt(
 
     >>> import jax, bayestream as bs
     >>> learner = bs.ggt(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
-    >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
+    >>> state = jax.jit(learner.update)(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
     >>> state.belief.factor.shape
     (3, 33)
     """

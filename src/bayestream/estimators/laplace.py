@@ -113,7 +113,7 @@ def laplace(
     >>> import jax, bayestream as bs
     >>> learner = bs.laplace(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1),
     ...                      curvature=bs.estimators.kronecker_curvature)
-    >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
+    >>> state = jax.jit(learner.update)(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
     >>> [A.shape for A in state.precision.inputs]
     [(3, 3), (9, 9)]
     """

@@ -70,7 +70,7 @@ def lofi(
     >>> import jax, jax.numpy as jnp, bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
     >>> state = learner.init(jax.random.key(0))
-    >>> state = learner.update(learner.predict(state), jnp.ones(2), jnp.ones(1))
+    >>> state = jax.jit(learner.update)(learner.predict(state), jnp.ones(2), jnp.ones(1))
     >>> learner.mean(state).shape
     (33,)
     """

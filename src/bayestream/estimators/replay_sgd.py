@@ -69,7 +69,7 @@ def replay_sgd(
     >>> import jax, bayestream as bs
     >>> learner = bs.replay_sgd(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1),
     ...                         buffer=5, optimiser=optax.adam(1e-3))
-    >>> state = learner.update(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
+    >>> state = jax.jit(learner.update)(learner.init(jax.random.key(0)), jnp.ones(2), jnp.ones(1))
     >>> learner.mean(state).shape
     (33,)
     """

@@ -70,7 +70,7 @@ def slang(
     >>> import jax, bayestream as bs
     >>> learner = bs.slang(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
     >>> state = learner.init(jax.random.key(0))
-    >>> state = learner.update(state, jnp.ones(2), jnp.ones(1), jax.random.key(1))
+    >>> state = jax.jit(learner.update)(state, jnp.ones(2), jnp.ones(1), jax.random.key(1))
     >>> state.belief.factor.shape
     (3, 33)
     """

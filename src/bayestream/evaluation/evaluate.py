@@ -69,7 +69,7 @@ def prequential(
         progress: as in `run`.
 
     >>> import bayestream as bs
-    >>> learner = bs.lofi(bs.models.mlp([1, 5, 1]), bs.likelihoods.gaussian(0.01), rank=3)
+    >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.01), rank=2)
     >>> stream = bs.streams.piecewise_regression(0, tasks=2, length=20)
     >>> results = bs.evaluate.prequential({"lofi": learner}, stream, trials=2)
     >>> results.unique("metric"), results.unique("summary"), len(results)
@@ -118,7 +118,7 @@ def held_out(
         progress: as in `run`.
 
     >>> import bayestream as bs
-    >>> learner = bs.lofi(bs.models.mlp([1, 5, 1]), bs.likelihoods.gaussian(0.01), rank=3)
+    >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.01), rank=2)
     >>> train, test = (bs.streams.drifting_linear_regression(s, steps=90, inputs=1) for s in (0, 1))
     >>> results = bs.evaluate.held_out(
     ...     {"lofi": learner}, train, lambda trial: bs.evaluate.around(test, 20), every=30)

@@ -31,8 +31,8 @@ def mlp(
     >>> model = mlp([3, 50, 1])
     >>> model.size, model.outputs
     (251, 1)
-    >>> parameters = model.init(jax.random.key(0))
-    >>> model.apply(parameters, jnp.ones(3)).shape
+    >>> parameters = jax.jit(model.init)(jax.random.key(0))
+    >>> jax.jit(model.apply)(parameters, jnp.ones(3)).shape
     (1,)
     """
     _check_sizes("sizes", sizes)

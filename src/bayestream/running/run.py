@@ -77,7 +77,7 @@ def run(
         progress: True, False, or None for a bar on a terminal when it takes more than a second.
 
     >>> import bayestream as bs
-    >>> learner = bs.lofi(bs.models.mlp([1, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.1), rank=2)
     >>> x = np.linspace(-1, 1, 20)[:, None]
     >>> state, records = bs.run(learner, learner.init(jax.random.key(0)), (x, 2 * x))
     >>> records["prediction"].shape, int(state.step)
@@ -147,7 +147,7 @@ def run_together(
     Streams that are not equally long, or whose labels are delayed, run one after another.
 
     >>> import bayestream as bs
-    >>> learner = bs.lofi(bs.models.mlp([1, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.1), rank=2)
     >>> keys = list(jax.random.split(jax.random.key(0), 2))
     >>> streams = [bs.streams.piecewise_regression(seed, tasks=1) for seed in (0, 1)]
     >>> states, records = run_together(learner, list(map(learner.init, keys)), streams, keys=keys)
@@ -197,7 +197,7 @@ def step(
     """One observation at a time: predict, record, update; bad input raises before anything runs.
 
     >>> import bayestream as bs
-    >>> learner = bs.lofi(bs.models.mlp([1, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.1), rank=2)
     >>> state, kept = bs.step(learner, learner.init(jax.random.key(0)), np.ones(1), np.ones(1))
     >>> kept["prediction"].shape
     (1,)
