@@ -221,9 +221,9 @@ def _each(estimator: Estimator, x: Any, params: Array, forecast: Callable[[Array
     model = estimator.model
     many = (len(x), *model.inputs) if np.ndim(x) > len(model.inputs) else model.inputs
     check_array("x", x, [model.inputs, many])
-    if not isinstance(x, Tracer) and not np.isfinite(x).all():
-        raise ValueError("x must hold finite numbers, got NaN or infinity.")
     x = jnp.asarray(x, params.dtype)
+    if not isinstance(x, Tracer) and not np.isfinite(x).all():
+        raise ValueError(f"x must hold finite numbers that {x.dtype} can, got NaN or infinity.")
     if x.ndim == len(model.inputs):
         return forecast(x)
     few = max(1, _NUMBERS // (model.size * model.outputs))
