@@ -5,6 +5,7 @@ import tomllib
 
 import numpy as np
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 import bayestream as bs
@@ -58,13 +59,14 @@ def test_run_learns_from_a_csv_and_reports_what_it_skipped(my_csv, tmp_path):
     assert np.sqrt(np.mean((target - forecast) ** 2)) < 0.3 * target.std()
     assert 0.75 < np.mean((low <= target) & (target <= high)) <= 1
     deviation = np.array([float(row["deviation"]) for row in late])
-    np.testing.assert_allclose(high - forecast, 1.6449 * deviation, rtol=1e-3)
+    # The 95% quantile of a t with 8 degrees of freedom, in standard deviations.
+    np.testing.assert_allclose(high - forecast, 1.85955 / np.sqrt(8 / 6) * deviation, rtol=1e-3)
     scored = [row for row in rows if row["target"] and row["forecast"]]
     assert len(scored) == 319 - 1 - 10
     values = {n: np.array([float(row[n]) for row in scored]) for n in ("target", "forecast")}
     spread = np.array([float(row["deviation"]) for row in scored])
-    z = (values["target"] - values["forecast"]) / spread
-    nlpd = np.mean(0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi))
+    density = stats.t(8, values["forecast"], spread / np.sqrt(8 / 6)).logpdf(values["target"])
+    nlpd = -np.mean(density)
     assert f"nlpd │ {nlpd:.4g}" in said
 
 

@@ -217,7 +217,7 @@ def test_one_error_in_a_hundred_a_thousand_times_too_large_does_not_ruin_the_sca
     rng = np.random.default_rng(1)
     errors = 0.4 * rng.standard_t(4.0, (20_000, 1))
     errors[rng.random(20_000) < 0.01] *= 1000
-    learnt = np.sqrt(adapted(adaptive_student_t(minimum_rate=0.001), errors).square)
+    learnt = np.sqrt(adapted(adaptive_student_t(dof=4.0, minimum_rate=0.001), errors).square)
     # To first order in the fraction p of gross errors, s² is raised by p(ν+3) of itself.
     np.testing.assert_allclose(learnt, 0.4 * np.sqrt(1.07), rtol=0.05)
 
