@@ -48,7 +48,7 @@ class FilterState(NamedTuple):
 
     belief: Any  # the Gaussian over parameters
     step: Array  # how many times predict has run
-    noise: Any  # what an evolving likelihood carries; () for a fixed one
+    noise: Any  # what an evolving likelihood carries; the `Kind` of a fixed one
     prior: Any  # what inflation remembers of the prior; () without
     refused: Array  # how many updates would have made it infinite, and were not made
 

@@ -73,7 +73,7 @@ class LaplaceState(NamedTuple):
     anchor_precision: Any  # Λ_m, without them
     buffer: Buffer  # the task so far
     step: Array
-    noise: Any  # what an evolving likelihood carries; () for a fixed one
+    noise: Any  # what an evolving likelihood carries; the `Kind` of a fixed one
     refused: Array  # how many updates would have made it infinite, and were not made
 
 

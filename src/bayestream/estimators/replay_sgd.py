@@ -38,7 +38,7 @@ class ReplayState(NamedTuple):
     optimiser: Any  # optax's own
     buffer: Buffer
     step: Array
-    noise: Any  # what an evolving likelihood carries; () for a fixed one
+    noise: Any  # what an evolving likelihood carries; the `Kind` of a fixed one
     refused: Array  # how many updates would have made it infinite, and were not made
 
 

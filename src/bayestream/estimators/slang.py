@@ -29,7 +29,7 @@ class SlangState(NamedTuple):
     belief: DLRGaussian
     start: Array  # μ₀ (P,), the mean of the prior
     step: Array
-    noise: Any  # what an evolving likelihood carries; () for a fixed one
+    noise: Any  # what an evolving likelihood carries; the `Kind` of a fixed one
     refused: Array  # how many updates would have made it infinite, and were not made
 
 
