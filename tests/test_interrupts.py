@@ -44,7 +44,7 @@ def exits(monkeypatch):
 @pytest.fixture
 def installed(exits):
     """Handlers as a command has them; pytest's own come back afterwards."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGURG)}
     handler = Interrupts()
     handler.install()
     yield handler
@@ -80,12 +80,25 @@ def test_a_wait_is_cut_short_and_no_later_one_begins(installed):
     assert gc.isenabled()
 
 
-def test_a_blocking_read_is_cut_short(installed):
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        lambda: os.kill(os.getpid(), signal.SIGINT),
+        # The kernel may give a signal to any thread: then nothing ends the main thread's read.
+        lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT),
+    ],
+    ids=["to the process", "to another thread"],
+)
+def test_a_blocking_read_is_cut_short(installed, interrupt):
     installed.begin()
     reader, writer = os.pipe()
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(0.1, interrupt).start()
+    row = threading.Timer(10, os.write, (writer, b"row\n"))
+    row.start()
     with os.fdopen(reader) as lines, os.fdopen(writer, "w"):
         assert list(installed.until(lines)) == []
+        assert row.is_alive()
+        row.cancel()
     assert installed.requested
 
 

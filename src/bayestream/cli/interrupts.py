@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
 import threading
 from collections.abc import Generator, Iterable, Iterator
@@ -16,6 +17,7 @@ from typing import TypeVar
 
 EXIT_CODE = 130  # what a shell reports of a command that Ctrl-C has ended
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NUDGE = signal.SIGURG  # ends a blocking read, and is otherwise of no account
 T = TypeVar("T")
 
 
@@ -38,6 +40,7 @@ class Interrupts:
             os.set_blocking(writer, False)
             signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
             threading.Thread(target=self._watch, args=(reader,), daemon=True).start()
+            signal.signal(_NUDGE, self._handle)
         for number in numbers:
             signal.signal(number, self._handle)
 
@@ -87,9 +90,9 @@ class Interrupts:
         self._waiting = False
         gc.enable()
 
-    def _handle(self, *_: object) -> None:
-        self.requested = True
-        if self._waiting:
+    def _handle(self, number: int, _: object) -> None:
+        self.requested |= number in _SIGNALS
+        if self._waiting and self.requested:
             self._stop_waiting()  # the signal may have come just before `try`, or in `finally`
             raise KeyboardInterrupt
 
@@ -98,9 +101,22 @@ class Interrupts:
         os.read(signals, 1)
         if self._begun:
             _say("interrupted: ending in good order; once more to end at once")
-            os.read(signals, 1)
+            self._nudge_until_the_next(signals)
         _say("interrupted")
         os._exit(EXIT_CODE)
+
+    def _nudge_until_the_next(self, signals: int) -> None:
+        """Wait for the second signal; end the read that the first did not.
+
+        Another thread may have got it, or the main thread have begun to read just then.
+        """
+        main = threading.main_thread().ident
+        while True:
+            if select.select([signals], [], [], 0.1)[0]:
+                if os.read(signals, 1)[0] in _SIGNALS:
+                    return
+            elif self._waiting and main is not None:
+                signal.pthread_kill(main, _NUDGE)
 
 
 INTERRUPTS = Interrupts()  # signals are the process's, and so is this
