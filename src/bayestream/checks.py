@@ -7,42 +7,51 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 T = TypeVar("T")
 
 
+def is_known(value: Any) -> bool:
+    """Whether it can be looked at now: neither a schedule nor traced by `jit`, `vmap` or `grad`."""
+    return not callable(value) and not isinstance(value, Tracer)
+
+
 def _number(name: str, value: Any, low: float, high: float, expected: str) -> None:
-    if not isinstance(value, Real) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+    if callable(value):
+        return
+    scalar = isinstance(value, np.ndarray | jax.Array) and value.ndim == 0
+    if not isinstance(value, Real) and not scalar:
         raise TypeError(
             f"{name} must be {expected} or a schedule (a function of the step), got {value!r}."
         )
-    if not low <= float(value) <= high:
+    if is_known(value) and not low <= float(value) <= high:
         raise ValueError(f"{name} must be {expected}, got {value!r}.")
 
 
 def check_positive(name: str, value: Any) -> None:
     """A number above zero and finite, or a schedule."""
-    if not callable(value):
-        _number(name, value, np.finfo(float).tiny, np.finfo(float).max, "a positive number")
+    _number(name, value, np.finfo(float).tiny, np.finfo(float).max, "a positive number")
 
 
 def check_non_negative(name: str, value: Any) -> None:
     """A finite number, zero or above, or a schedule."""
-    if not callable(value):
-        _number(name, value, 0.0, np.finfo(float).max, "a number that is not negative")
+    _number(name, value, 0.0, np.finfo(float).max, "a number that is not negative")
 
 
 def check_fraction(name: str, value: Any) -> None:
     """A number from 0 to 1, or a schedule."""
-    if not callable(value):
-        _number(name, value, 0.0, 1.0, "a number from 0 to 1")
+    _number(name, value, 0.0, 1.0, "a number from 0 to 1")
 
 
-def check_scale(name: str, value: Any, *, vector: bool = True) -> np.ndarray:
+def check_scale(name: str, value: Any, *, vector: bool = True) -> Any:
     """A positive number or, with `vector`, a vector of them; no schedule."""
     expected = "a positive number" + (" or a vector of them" if vector else "")
+    if isinstance(value, Tracer) and value.ndim <= vector:
+        return value
     numbers = np.asarray(value)
     if numbers.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be {expected}, got {value!r}.")
@@ -75,12 +84,14 @@ def check_whole(name: str, value: Any, lowest: int) -> None:
         raise ValueError(f"{name} must be {expected}, got {value!r}.")
 
 
-def check_covariance(name: str, value: Any) -> np.ndarray:
+def check_covariance(name: str, value: Any) -> Any:
     """A positive variance, a vector of them, or a symmetric positive-definite matrix."""
-    noise = np.asarray(value, dtype=np.float64)
+    noise: Any = value if isinstance(value, Tracer) else np.asarray(value, dtype=np.float64)
     expected = "a positive variance, a vector of them or a symmetric positive-definite matrix"
     if noise.ndim > 2 or (noise.ndim == 2 and noise.shape[0] != noise.shape[1]):
         raise ValueError(f"{name} must be {expected}, got an array of shape {noise.shape}.")
+    if isinstance(noise, Tracer):
+        return noise
     spectrum = noise
     if noise.ndim == 2:
         if not np.allclose(noise, noise.T):

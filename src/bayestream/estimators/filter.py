@@ -19,6 +19,7 @@ from bayestream.checks import (
     check_made_by,
     check_non_negative,
     check_positive,
+    is_known,
 )
 from bayestream.estimators import expectations
 from bayestream.estimators import inflation as inflations
@@ -187,7 +188,7 @@ def implied_drift(
     """The drift that was given; else none, or with decay what keeps the prior as it is."""
     if drift is not None:
         return drift
-    if not callable(decay) and decay == 1:
+    if is_known(decay) and decay == 1:
         return 0.0
     return steady_state(decay=decay, prior_precision=prior_precision)
 
@@ -205,8 +206,8 @@ def is_stationary(
     decay: ScalarOrSchedule, drift: ScalarOrSchedule | None, inflation: Inflation | None
 ) -> bool:
     """Whether predict is known to do nothing."""
-    moves = callable(decay) or callable(drift) or decay != 1 or bool(drift)
-    return not moves and inflation is None
+    still = is_known(decay) and decay == 1 and is_known(drift) and not drift
+    return bool(still) and inflation is None
 
 
 def steady_state(*, decay: ScalarOrSchedule, prior_precision: float) -> ScalarOrSchedule:

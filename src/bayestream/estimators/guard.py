@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from bayestream.gaussians.innovation import Innovation
 from bayestream.likelihoods.evolving import Kind
@@ -23,7 +24,12 @@ def is_finite(tree: Any) -> Array:
 
 
 def check_state(estimator: Estimator, state: Any) -> None:
-    """Refuse a state that another learner made: of another family, size, rank or likelihood."""
+    """Refuse a state that another learner made: of another family, size, rank or likelihood.
+
+    Not while it is traced: the numbers of the learner may be so too, and it would be kept.
+    """
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(state)):
+        return
     first = _first_state(estimator)
     if _layout(state) == _layout(first):
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -103,7 +102,7 @@ def slang(
         per_example = examples / count
         W = jnp.concatenate(
             [
-                math.sqrt(1 - precision_rate) * belief.factor,
+                jnp.sqrt(1 - precision_rate) * belief.factor,
                 jnp.sqrt(precision_rate * per_example) * gradients,
             ]
         )

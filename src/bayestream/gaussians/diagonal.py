@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -60,25 +61,14 @@ def condition_precision(
 
     With a threshold, G and v are first weighed by `innovation.measured`; so below.
     """
-    if kernels.in_use() == "native":
-        return _native(belief, G, residual, threshold, keeps_variance=False)
-    mu, upsilon = belief
-    trusted, _, innovation, step = _gain(belief, G, residual, threshold)
-    return DiagonalGaussian(mu + step, upsilon + rows.squares(trusted)), innovation
+    return kernels.chosen(_plain_precision, _native_precision)(belief, G, residual, threshold)
 
 
 def condition_variance(
     belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None = None
 ) -> tuple[DiagonalGaussian, Innovation]:
     """Condition on unit-noise observations, then keep the diagonal of Σ."""
-    if kernels.in_use() == "native":
-        return _native(belief, G, residual, threshold, keeps_variance=True)
-    mu, upsilon = belief
-    trusted, inverse, innovation, step = _gain(belief, G, residual, threshold)
-    # The share of a weight's variance that is left lies in (0, 1]; rounding may say 0.
-    left = 1 - rows.diagonal(trusted, inverse) / upsilon
-    diag = upsilon / jnp.maximum(left, jnp.finfo(left.dtype).eps)
-    return DiagonalGaussian(mu + step, diag), innovation
+    return kernels.chosen(_plain_variance, _native_variance)(belief, G, residual, threshold)
 
 
 def covariance_times(belief: DiagonalGaussian, vectors: Array) -> Array:
@@ -145,6 +135,25 @@ def _gain(
     return trusted, inverse, innovation, rows.combine(trusted, weights) / belief.diag
 
 
+def _plain_precision(
+    belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None
+) -> tuple[DiagonalGaussian, Innovation]:
+    mu, upsilon = belief
+    trusted, _, innovation, step = _gain(belief, G, residual, threshold)
+    return DiagonalGaussian(mu + step, upsilon + rows.squares(trusted)), innovation
+
+
+def _plain_variance(
+    belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None
+) -> tuple[DiagonalGaussian, Innovation]:
+    mu, upsilon = belief
+    trusted, inverse, innovation, step = _gain(belief, G, residual, threshold)
+    # The share of a weight's variance that is left lies in (0, 1]; rounding may say 0.
+    left = 1 - rows.diagonal(trusted, inverse) / upsilon
+    diag = upsilon / jnp.maximum(left, jnp.finfo(left.dtype).eps)
+    return DiagonalGaussian(mu + step, diag), innovation
+
+
 def _native(
     belief: DiagonalGaussian,
     G: Rows,
@@ -157,3 +166,7 @@ def _native(
         *belief, G, residual, threshold, keeps_variance=keeps_variance
     )
     return DiagonalGaussian(mean, diag), Innovation(*innovation)
+
+
+_native_precision = partial(_native, keeps_variance=False)
+_native_variance = partial(_native, keeps_variance=True)

@@ -12,6 +12,7 @@ from bayestream.gaussians import dense
 from bayestream.gaussians.innovation import Innovation, measured, scaled
 from bayestream.gaussians.linalg import (
     cholesky_of_identity_plus,
+    directions,
     half_solve,
     partway,
     solve_identity_plus,
@@ -86,8 +87,7 @@ def condition(
     trusted, weights, innovation = gain(W, upsilon, G, residual, threshold)
     mu = mu + mix(W, trusted, weights) / upsilon
     # Lines 11–16.
-    _, vectors = jnp.linalg.eigh(joint_gram(W, trusted, jnp.ones_like(upsilon)))
-    V = vectors[:, ::-1].T
+    V = directions(joint_gram(W, trusted, jnp.ones_like(upsilon)))
 
     def drop(direction: int, diag: Array) -> Array:  # one at a time: together they would be P × M
         return diag + mix(W, trusted, V[direction]) ** 2

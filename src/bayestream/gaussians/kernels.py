@@ -10,9 +10,9 @@ import ctypes
 import functools
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,8 @@ import numpy as np
 from bayestream.checks import check_choice
 from bayestream.networks.rows import Rows
 from bayestream.types import Array
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def in_use() -> Literal["native", "jax"]:
@@ -38,6 +40,18 @@ def in_use() -> Literal["native", "jax"]:
         )
     automatic = not wanted and jax.default_backend() == "cpu" and built()
     return "native" if wanted == "native" or automatic else "jax"
+
+
+def chosen(plain: Function, native: Function) -> Function:
+    """Of the same function in pure JAX and by a kernel, the one in use; derivatives are JAX's."""
+    return plain if in_use() == "jax" else _differentiable(plain, native)
+
+
+@functools.cache
+def _differentiable(plain: Function, native: Function) -> Function:
+    found: Any = jax.custom_jvp(native)
+    found.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
+    return found
 
 
 def dlr_condition(

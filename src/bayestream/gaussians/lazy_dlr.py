@@ -56,10 +56,20 @@ def condition(
     belief: LazyDLR, G: Rows, residual: Array, threshold: float | None = None
 ) -> tuple[LazyDLR, Innovation]:
     """Settle, then condition on unit-noise observations, keeping the rank; see `dlr.condition`."""
+    return kernels.chosen(_plain, _native)(belief, G, residual, threshold)
+
+
+def _plain(
+    belief: LazyDLR, G: Rows, residual: Array, threshold: float | None
+) -> tuple[LazyDLR, Innovation]:
+    conditioned, innovation = dlr.condition(settle(belief), G, residual, threshold)
+    return at_rest(conditioned, ever_moves=belief.pending is not None), innovation
+
+
+def _native(
+    belief: LazyDLR, G: Rows, residual: Array, threshold: float | None
+) -> tuple[LazyDLR, Innovation]:
     ever_moves = belief.pending is not None
-    if kernels.in_use() == "jax":
-        conditioned, innovation = dlr.condition(settle(belief), G, residual, threshold)
-        return at_rest(conditioned, ever_moves=ever_moves), innovation
     waiting = belief.pending or _NOTHING
     *arrays, weights, trust = kernels.dlr_condition(*belief.base, waiting, G, residual, threshold)
     after = at_rest(DLRGaussian(*arrays), ever_moves=ever_moves)

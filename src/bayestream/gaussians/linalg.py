@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
@@ -41,3 +42,25 @@ def half_solve(factor: Array, right: Array) -> Array:
 def partway(origin: Array, end: Array, fraction: Array) -> Array:
     """The point a fraction of the way from one to the other; of the whole way, exactly the end."""
     return jnp.where(fraction < 1, origin + fraction * (end - origin), end)
+
+
+@jax.custom_jvp
+def directions(gram: Array) -> Array:
+    """The eigenvectors of a symmetric matrix as rows, those of the largest eigenvalues first.
+
+    Directions of one eigenvalue have no derivatives of their own, and what is asked here does not
+    depend on them: which of them is which matters neither to those that are kept together nor, at
+    zero, to what is dropped. So they are taken to turn with nothing.
+    """
+    return jnp.linalg.eigh(gram)[1][:, ::-1].T
+
+
+@directions.defjvp
+def _turn(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (gram,), (change,) = primals, tangents
+    V = directions(gram)
+    values = jnp.sum((V @ gram) * V, axis=1)
+    gaps = values[:, None] - values
+    apart = jnp.abs(gaps) > len(V) * jnp.finfo(gram.dtype).eps * jnp.max(jnp.abs(values))
+    turn = jnp.where(apart, V @ change @ V.T / jnp.where(apart, gaps, 1.0), 0.0)
+    return V, turn @ V
