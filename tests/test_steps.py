@@ -456,5 +456,28 @@ def test_decay_without_a_drift_keeps_the_prior(method):
         learner = bs.make(method, problem.model, problem.likelihood, **options)
         state = initial(learner)
         mean, covariance, *_ = summary(learner, learner.predict(learner.predict(state)))
-        assert_near(mean, decay**2 * learner.mean(state))
+        assert_near(mean, learner.mean(state))
         assert_near(covariance, np.eye(problem.model.size) / FIRM)
+
+
+@pytest.mark.parametrize("method", ["lofi", seldom("fcekf"), seldom("lofi_spherical")])
+def test_decay_without_a_drift_is_the_papers_about_the_first_weights(method):
+    problem = PROBLEMS["regression"]()
+    first = problem.model.init(jax.random.key(0))
+    moved = bs.models.wrap(
+        lambda params, x: problem.model.apply(first + params, x), jnp.zeros_like(first), inputs=(2,)
+    )
+    options = {"prior_precision": WEAK, "decay": 0.9}
+    returning = bs.make(method, problem.model, problem.likelihood, **options)
+    drift = bs.steady_state(**options)
+    papers = bs.make(method, moved, problem.likelihood, drift=drift, **options)
+    stream = (problem.xs[:6, None], problem.ys[:6, None])
+    found, expected = (
+        jax.jit(summaries(learner))(initial(learner), stream) for learner in (returning, papers)
+    )
+    assert_near(found[0], first + expected[0])
+    assert_covariances_near(found[1], expected[1])
+    np.testing.assert_array_equal(
+        returning.sample(initial(returning), jax.random.key(1), 3),
+        first + papers.sample(initial(papers), jax.random.key(1), 3),
+    )

@@ -32,6 +32,7 @@ from bayestream.gaussians.family import Family
 from bayestream.gaussians.innovation import Innovation
 from bayestream.likelihoods import evolving
 from bayestream.networks.linearize import Observation, only
+from bayestream.networks.models import shifted
 from bayestream.types import (
     Array,
     Estimator,
@@ -47,7 +48,8 @@ from bayestream.types import (
 class FilterState(NamedTuple):
     """All that a Kalman-type estimator carries from one step to the next."""
 
-    belief: Any  # the Gaussian over parameters
+    belief: Any  # the Gaussian over parameters, counted from the origin if there is one
+    origin: Any  # μ₀, where decay leads back to it; () where it leads to zero
     step: Array  # how many times predict has run
     noise: Any  # what an evolving likelihood carries; the `Kind` of a fixed one
     prior: Any  # what inflation remembers of the prior; () without
@@ -91,7 +93,7 @@ def gaussian_filter(
     """
     check_positive("prior_precision", prior_precision)
     check_fraction("decay", decay)
-    noise_drift = implied_drift(decay, drift, prior_precision)
+    returns, noise_drift = implied_drift(decay, drift, prior_precision)
     check_non_negative("drift", noise_drift)
     chosen = inflations.none() if inflation is None else inflation
     check_made_by("inflation", chosen, Inflation, "bayestream.inflation (bayesian, simple, hybrid)")
@@ -106,9 +108,11 @@ def gaussian_filter(
 
     def init(key: Key) -> FilterState:
         mean = model.init(key)
+        origin, mean = (mean, jnp.zeros_like(mean)) if returns else ((), mean)
         eta = jnp.asarray(prior_precision, mean.dtype)
         return FilterState(
             belief=start(mean, eta),
+            origin=origin,
             step=jnp.zeros((), jnp.int32),
             noise=observations.init(model.outputs, mean.dtype),
             prior=chosen.init(mean, eta),
@@ -134,7 +138,8 @@ def gaussian_filter(
         mean = family.mean(state.belief)
         xs, ys = check_examples(model, current, xs, ys, mean.dtype)
         for_draws, for_update = (None, None) if key is None else jax.random.split(key)
-        observation = expect(family, state.belief, model, current, xs, ys, for_draws)
+        network = shifted(model, state.origin) if returns else model
+        observation = expect(family, state.belief, network, current, xs, ys, for_draws)
         adapt = partial(observations.adapt, state.noise, observation.outputs, ys)
         sound = is_finite(adapt(observation.observed))
         observation = only(observation, sound)
@@ -146,7 +151,7 @@ def gaussian_filter(
         if line_search is not None:
             path = (mean, family.mean(belief))
             phi = objective(
-                model,
+                network,
                 current,
                 (xs, ys),
                 path,
@@ -163,9 +168,12 @@ def gaussian_filter(
         # predict has counted this step already; γ_t, q_t and R_t share one t.
         return observations.at(state.noise, jnp.maximum(state.step - 1, 0))
 
+    def from_zero(state: FilterState, params: Array) -> Array:
+        return state.origin + params if returns else params
+
     def sample(state: FilterState, key: Key, count: int) -> Array:
         keys = jax.random.split(key, count)
-        return jax.vmap(lambda k: family.sample(state.belief, k))(keys)
+        return from_zero(state, jax.vmap(lambda k: family.sample(state.belief, k))(keys))
 
     return Estimator(
         model=model,
@@ -174,7 +182,7 @@ def gaussian_filter(
         predict=predict,
         update=one_by_one(update_batch),
         update_batch=update_batch,
-        mean=lambda state: family.mean(state.belief),
+        mean=lambda state: from_zero(state, family.mean(state.belief)),
         covariance_between=lambda state, rows: family.covariance_between(state.belief, rows),
         covariance_of=lambda state, rows: family.covariance_of(state.belief, rows),
         sample=sample,
@@ -184,13 +192,18 @@ def gaussian_filter(
 
 def implied_drift(
     decay: ScalarOrSchedule, drift: ScalarOrSchedule | None, prior_precision: float
-) -> ScalarOrSchedule:
-    """The drift that was given; else none, or with decay what keeps the prior as it is."""
+) -> tuple[bool, ScalarOrSchedule]:
+    """Whether decay leads back to the prior, not to zero, and with how much drift.
+
+    Of a drift that was given it does not, as in the paper; without one, and with decay, it does:
+    θ ← μ₀ + γ (θ − μ₀) + N(0, (1 − γ²)/η₀), which leaves the prior N(μ₀, I/η₀) as it is. Weights
+    that decay to zero take the units with them, and those of a network at zero have no gradients.
+    """
     if drift is not None:
-        return drift
+        return False, drift
     if is_known(decay) and decay == 1:
-        return 0.0
-    return steady_state(decay=decay, prior_precision=prior_precision)
+        return False, 0.0
+    return True, steady_state(decay=decay, prior_precision=prior_precision)
 
 
 def one_by_one(update_batch: Callable[..., Any]) -> Callable[..., Any]:

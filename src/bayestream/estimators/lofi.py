@@ -54,9 +54,9 @@ def lofi(
         rank: L, from 0 (the variational diagonal EKF) to P (the full EKF).
         prior_precision: η₀, the precision of every weight before the first observation.
         decay: γ_t, from 0 to 1; 1 is none.
-        drift: q_t, variance added to every weight a step. Unless given it is 0, or with decay what
-            keeps the prior as it is: `bs.steady_state(decay=…, prior_precision=…)`. Decay without
-            drift would make a belief ever more certain, not less.
+        drift: q_t, variance added to every weight a step. Unless given it is 0; with decay, the
+            belief then returns to the prior: θ ← μ₀ + γ (θ − μ₀) + N(0, (1 − γ²)/η₀). With a drift
+            that is given, weights decay to zero, as in the paper.
         inflation: how old beliefs are discounted, from `bayestream.inflation`.
         line_search: how far along its step to go, from `bayestream.line_search`; None is the
             paper's full step.

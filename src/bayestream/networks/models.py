@@ -174,6 +174,14 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
     return Model(init, apply_flat, unravel, flat.size, tuple(inputs), outputs.size, linearize)
 
 
+def shifted(model: Model, origin: Array) -> Model:
+    """The same network, its parameters counted from `origin`."""
+    return model._replace(
+        apply=lambda params, x: model.apply(origin + params, x),
+        linearize=lambda params, x: model.linearize(origin + params, x),
+    )
+
+
 def _check_sizes(name: str, sizes: Sequence[Any], *, count: int | None = None) -> None:
     expected = "at least 2" if count is None else str(count)
     wrong_length = len(sizes) < 2 if count is None else len(sizes) != count
