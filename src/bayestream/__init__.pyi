@@ -1,4 +1,5 @@
 from . import estimators, gaussians, likelihoods, streams
+from .averaging import averaged, grid
 from .estimators import (
     bong,
     expectations,
@@ -38,6 +39,7 @@ __all__ = [
     "RefusedError",
     "Results",
     "Stream",
+    "averaged",
     "bong",
     "estimators",
     "evaluate",
@@ -46,6 +48,7 @@ __all__ = [
     "fdekf",
     "gaussians",
     "ggt",
+    "grid",
     "inflation",
     "kernels",
     "laplace",

@@ -103,6 +103,8 @@ class Estimator(NamedTuple):
     covariance_of: Callable[[State, Any], Array] | None
     sample: Callable[[State, Key, int], Array] | None  # (state, key, n) → parameters (n, P)
     refused: Callable[[State], Array]  # how many updates were not made: they were not finite
+    # (state, x) → its own forecast, where that is more than `mean` and `covariance_of` can say
+    forecast: Callable[[State, Any], Any] | None = None
 
 
 class Example(NamedTuple):

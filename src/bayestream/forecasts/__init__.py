@@ -1,20 +1,22 @@
 """From a belief to a forecast of y, and from forecasts to scores."""
 
 from bayestream.forecasts import predictive, scores
+from bayestream.forecasts.averages import AveragedForecast, Forecast, averaged_classes
 from bayestream.forecasts.distributions import (
     CategoricalForecast,
-    Forecast,
     GaussianForecast,
     MixtureForecast,
     StudentTForecast,
 )
 
 __all__ = [
+    "AveragedForecast",
     "CategoricalForecast",
     "Forecast",
     "GaussianForecast",
     "MixtureForecast",
     "StudentTForecast",
+    "averaged_classes",
     "predictive",
     "scores",
 ]

@@ -46,6 +46,10 @@ class GaussianForecast(NamedTuple):
         noise = jax.random.normal(key, (count, *self.mean.shape), self.mean.dtype)
         return self.mean + jnp.einsum("...ck,n...k->n...c", root, noise)
 
+    def cdf(self, y: Any) -> Array:
+        """P(Y ≤ y) of each output (…, C)."""
+        return ndtr((self.targets(y) - self.mean) / self.deviation)
+
     def quantile(self, level: Any) -> Array:
         """Each output's quantile at `level` (…, C)."""
         return self.mean + self.deviation * ndtri(jnp.asarray(level, self.mean.dtype))
@@ -97,6 +101,10 @@ class StudentTForecast(NamedTuple):
         """Draws (count, …, C)."""
         shape = (count, *self.mean.shape)
         return self.mean + self.scale * jax.random.t(key, self._dof, shape, self.mean.dtype)
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y ≤ y) of each output (…, C)."""
+        return t_distribution.cdf((self.targets(y) - self.mean) / self.scale, self._dof)
 
     def quantile(self, level: Any) -> Array:
         """Each output's quantile at `level` (…, C)."""
@@ -256,9 +264,6 @@ class MixtureForecast(NamedTuple):
     def _over_draws(self, function: Any) -> Array:
         flat = jax.vmap(function)(self.draws.reshape(-1, self.draws.shape[-1]))
         return flat.reshape(*self.draws.shape[:-1], *flat.shape[1:])
-
-
-Forecast = GaussianForecast | StudentTForecast | CategoricalForecast | MixtureForecast
 
 
 def scale_and_dof(likelihood: Likelihood, eta: Array) -> tuple[Array, Array]:

@@ -13,9 +13,9 @@ from jax.core import Tracer
 
 from bayestream.checks import check_array, check_non_negative, check_whole
 from bayestream.estimators.guard import check_state
+from bayestream.forecasts.averages import Forecast
 from bayestream.forecasts.distributions import (
     CategoricalForecast,
-    Forecast,
     GaussianForecast,
     MixtureForecast,
     StudentTForecast,
@@ -32,11 +32,16 @@ _NUMBERS = 2**26  # in the rows of a network without dense layers
 def default(estimator: Estimator, state: State, x: Any) -> Forecast:
     """`linearized` for numbers and `probit` for classes where there is a posterior, else `plugin`.
 
+    An estimator that makes its own forecasts, as `bs.averaged` does, is asked for them.
+
     >>> import bayestream as bs
     >>> learner = bs.ogd(bs.models.mlp([2, 1]), bs.likelihoods.gaussian(0.1))
     >>> type(bs.predictive.default(learner, learner.init(jax.random.key(0)), jnp.ones(2))).__name__
     'MixtureForecast'
     """
+    if estimator.forecast is not None:
+        check_state(estimator, state)
+        return estimator.forecast(state, x)
     kind = estimator.likelihood(state).name if estimator.covariance_of else "point"
     chosen = {"gaussian": linearized, "student_t": linearized, "categorical": probit}
     return chosen.get(kind, plugin)(estimator, state, x)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jax.scipy.special import ndtr
 
 from bayestream.checks import check_fraction, check_whole
 from bayestream.forecasts import t_distribution
+from bayestream.forecasts.averages import AveragedForecast, Forecast
 from bayestream.forecasts.distributions import (
-    Forecast,
     GaussianForecast,
     MixtureForecast,
     StudentTForecast,
 )
 from bayestream.types import Array
 
-OfNumbers = GaussianForecast | StudentTForecast | MixtureForecast
+OfNumbers = GaussianForecast | StudentTForecast | MixtureForecast | AveragedForecast
 
 
 def nlpd(forecast: Forecast, y: Any) -> Array:
@@ -122,7 +124,8 @@ def crps(forecast: OfNumbers, y: Any) -> Array:
     """The continuous ranked probability score of each output, in closed form.
 
     ∫ (F(t) − 1{y ≤ t})² dt = E|Y − y| − ½ E|Y − Y'|; in the units of y, and for a point forecast
-    the absolute error. For Gaussians, their mixtures, and t distributions with ν > 1.
+    the absolute error. For Gaussians, their mixtures, and t distributions with ν > 1; of an average
+    over settings by Gauss's rule over 32 quantiles, which is good to about 1%.
 
     >>> from bayestream.forecasts import GaussianForecast
     >>> forecast = GaussianForecast(jnp.zeros((1, 1)), jnp.ones((1, 1, 1)))
@@ -133,6 +136,8 @@ def crps(forecast: OfNumbers, y: Any) -> Array:
         forecast = forecast.alone()
     if isinstance(forecast, StudentTForecast):
         return _crps_of_t(forecast, y)
+    if isinstance(forecast, AveragedForecast):
+        return _crps_of_levels(forecast, y)
     if isinstance(forecast, GaussianForecast):
         means, deviations = forecast.mean[..., None, :], forecast.deviation[..., None, :]
     else:
@@ -152,6 +157,21 @@ def _crps_of_t(forecast: StudentTForecast, y: Any) -> Array:
     return jnp.mean(forecast.scale * t_distribution.crps(z, dof))
 
 
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def _crps_of_levels(forecast: AveragedForecast, y: Any) -> Array:
+    """2 ∫ (1{y < q_τ} − τ)(q_τ − y) dτ over levels τ."""
+    y = forecast.targets(y)
+
+    def at(level: Array) -> Array:
+        above = forecast.quantile(level) - y
+        return 2 * ((above > 0) - level) * above
+
+    losses = jax.lax.map(at, jnp.asarray((_NODES + 1) / 2, y.dtype))
+    return jnp.mean(jnp.tensordot(jnp.asarray(_WEIGHTS / 2, y.dtype), losses, 1))
+
+
 def _mean_distance(mean: Array, deviation: Array) -> Array:
     """E|Z| for Z ~ N(mean, deviation²)."""
     z = mean / deviation
@@ -160,7 +180,7 @@ def _mean_distance(mean: Array, deviation: Array) -> Array:
 
 
 def _probabilities(forecast: Forecast) -> Array:
-    number = isinstance(forecast, GaussianForecast | StudentTForecast)
+    number = isinstance(forecast, GaussianForecast | StudentTForecast | AveragedForecast)
     kind = forecast.likelihood.name if isinstance(forecast, MixtureForecast) else "categorical"
     if number or kind != "categorical":
         raise ValueError("forecast must be of classes for this score, got one of numbers.")
