@@ -1,4 +1,5 @@
-// dlr_condition: one step of LO-FI on a belief in memory, as an XLA FFI call that works in place.
+// LO-FI's belief in memory, as XLA FFI calls: dlr_condition makes one step of it in place, and
+// dlr_spread says how much it doubts one example's outputs.
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -18,6 +19,28 @@ Kernels<Real> choose() {
     return best(avx512_dlr_double, avx2_dlr_double, baseline_dlr_double);
 }
 
+// Alg. 2, l. 4-5: the predicted W is chol^-1 z, with the factor of I + q s W1' W1; the expanded W~
+// is then turn Z, where turn = [chol^-1, 0; 0, I].
+struct Turn {
+  Index rank, rows;
+  Matrix root;  // (L, L)
+
+  Turn(Index rank, Index rows, const Matrix& drift) : rank(rank), rows(rows), root(rank * rank) {
+    for (Index i = 0; i < rank; ++i)
+      std::copy_n(drift.data() + i * rows, rank, root.data() + i * rank);
+    cholesky_of_identity_plus(root, rank);
+  }
+
+  // turn gram turn', from gram's lower triangle.
+  Matrix operator()(const Matrix& gram) const {
+    Matrix full = symmetric(gram, rows);
+    solve_lower(root, rank, full.data(), rows);
+    full = transposed(full, rows, rows);
+    solve_lower(root, rank, full.data(), rows);
+    return full;
+  }
+};
+
 // The small matrices between the two passes.
 struct Mixing {
   Matrix made;  // (L + M + 1, L + M): how the new rows, and below them the mean's step, are made of Z
@@ -27,18 +50,7 @@ struct Mixing {
 
 Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scaled,
               const Matrix& drift, std::vector<double> residual, double threshold) {
-  // Alg. 2, l. 4-5: the predicted W is chol^-1 z, with the factor of I + q s W1' W1; the expanded
-  // W~ is then turn Z, where turn = [chol^-1, 0; 0, I].
-  Matrix root(rank * rank);
-  for (Index i = 0; i < rank; ++i) std::copy_n(drift.data() + i * rows, rank, root.data() + i * rank);
-  cholesky_of_identity_plus(root, rank);
-  const auto turned = [&](const Matrix& gram) {  // turn gram turn', from gram's lower triangle
-    Matrix full = symmetric(gram, rows);
-    solve_lower(root, rank, full.data(), rows);
-    full = transposed(full, rows, rows);
-    solve_lower(root, rank, full.data(), rows);
-    return full;
-  };
+  const Turn turned(rank, rows, drift);
   Matrix gain = turned(scaled);
   cholesky_of_identity_plus(gain, rows);
   const std::vector<double> in = trust(gain, rows, residual, examples, threshold);
@@ -60,18 +72,20 @@ Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scale
   made.insert(made.end(), weights.begin(), weights.end());
   // From W~ back to Z: made turn, one column of it after another.
   Matrix columns = transposed(made, rows + 1, rows);
-  solve_upper(root, rank, columns.data(), rows + 1);
+  solve_upper(turned.root, rank, columns.data(), rows + 1);
   return {transposed(columns, rows, rows + 1), of_rows, in};
 }
 
-template <typename Real>
-void condition(Task<Real> task, Layers<Real>& layers, const Real* residual, Real threshold,
-               const Innovation<Real>& innovation, const Kernels<Real>& kernels, Index parts,
-               const Runner& run) {
-  const Index rank = task.rank, rows = rank + task.rows(), lines = task.lines();
-  task.blocks = layers.blocks.data();
+// The sums of the first pass.
+struct Sums {
+  Matrix plain, scaled, drift;  // (L + M, L + M)
+};
 
-  const Index needed = kernels.gram_memory(task), squared = rows * rows;
+template <typename Real>
+Sums first_pass(const Task<Real>& task, const Kernels<Real>& kernels, Index parts,
+                const Runner& run) {
+  const Index rows = task.rank + task.rows(), squared = rows * rows;
+  const Index needed = kernels.gram_memory(task);
   const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
   Matrix plain(squared * parts, 0.0), scaled(plain), drift(plain);
   run(parts, [&](Index part) {
@@ -82,6 +96,17 @@ void condition(Task<Real> task, Layers<Real>& layers, const Real* residual, Real
     for (Index i = squared; i < squared * parts; ++i) (*gram)[i % squared] += (*gram)[i];
     gram->resize(squared);
   }
+  return {std::move(plain), std::move(scaled), std::move(drift)};
+}
+
+template <typename Real>
+void condition(Task<Real> task, Layers<Real>& layers, const Real* residual, Real threshold,
+               const Innovation<Real>& innovation, const Kernels<Real>& kernels, Index parts,
+               const Runner& run) {
+  const Index rank = task.rank, rows = rank + task.rows(), lines = task.lines();
+  task.blocks = layers.blocks.data();
+
+  const auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
   const std::vector<double> v(residual, residual + task.rows());
   if (!sound<Real>(plain) || !sound<Real>(scaled) || !sound<Real>(drift) || !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
@@ -152,6 +177,82 @@ ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> lay
   return ffi::Error::Success();
 }
 
+// G' Sigma G for the rows of one example, after what waits has been applied: the first pass alone.
+template <typename Real>
+void spread(Task<Real> task, const Layers<Real>& layers, const Kernels<Real>& kernels, Index parts,
+            const Runner& run, Real* out) {
+  const Index rank = task.rank, columns = task.rows(), rows = rank + columns;
+  task.blocks = layers.blocks.data();
+  const auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
+  const Matrix gram = Turn(rank, rows, drift)(scaled);
+  Matrix root(rank * rank), half(rank * columns);
+  for (Index i = 0; i < rank; ++i) {
+    std::copy_n(gram.data() + i * rows, rank, root.data() + i * rank);
+    std::copy_n(gram.data() + i * rows + rank, columns, half.data() + i * columns);
+  }
+  cholesky_of_identity_plus(root, rank);
+  solve_lower(root, rank, half.data(), columns);
+  for (Index i = 0; i < columns; ++i)
+    for (Index j = 0; j < columns; ++j) {
+      double sum = gram[(rank + i) * rows + rank + j];
+      for (Index l = 0; l < rank; ++l) sum -= half[l * columns + i] * half[l * columns + j];
+      out[i * columns + j] = static_cast<Real>(sum);
+    }
+}
+
+// Where the b-th of a batch lies in an argument that may be the same for some or all of it: its
+// leading dimensions are the batch's, or one.
+template <typename Argument, typename Result>
+Index place(const Argument& argument, Index own, const Result& result, Index b) {
+  const auto theirs = argument.dimensions(), all = result.dimensions();
+  Index found = 0, stride = 1;
+  for (Index k = static_cast<Index>(theirs.size()) - own - 1; k >= 0; --k) {
+    found += theirs[k] == 1 ? 0 : b % all[k] * stride;
+    b /= all[k];
+    stride *= theirs[k];
+  }
+  for (Index k = 1; k <= own; ++k) found *= dimension(argument, k);
+  return found;
+}
+
+template <ffi::DataType kType>
+ffi::Error dlr_spread(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout,
+                      ffi::Buffer<kType> diag, ffi::Buffer<kType> factor,
+                      ffi::Buffer<kType> settings, ffi::Buffer<kType> activations,
+                      ffi::Buffer<kType> deltas, ffi::ResultBuffer<kType> out) {
+  using Real = ffi::NativeType<kType>;
+  static const Kernels<Real> kernels = choose<Real>();
+  const Index size = dimension(diag, 1), rank = dimension(factor, 2), columns = dimension(deltas, 2);
+  const Index squared = columns * columns;
+  const Index batch = static_cast<Index>(out->element_count()) / std::max<Index>(squared, 1);
+  for_beliefs(pool, batch, size * (rank + columns), [&](Index b, Index parts, const Runner& run) {
+    const Layers<Real> layers(layout, activations.typed_data() + place(activations, 2, *out, b),
+                              deltas.typed_data() + place(deltas, 3, *out, b), 1, columns, kShort);
+    const Real* wait = settings.typed_data() + place(settings, 1, *out, b);
+    const Task<Real> task = {size,    rank,    1,       columns,
+                             nullptr, static_cast<Index>(layers.blocks.size()),
+                             wait[0], wait[1], wait[2], wait[3], nullptr,
+                             const_cast<Real*>(diag.typed_data()) + place(diag, 1, *out, b),
+                             const_cast<Real*>(factor.typed_data()) + place(factor, 2, *out, b),
+                             nullptr};
+    spread(task, layers, kernels, parts, run, out->typed_data() + b * squared);
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType kType>
+auto spread_binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .Attr<ffi::Span<const std::int64_t>>("layout")
+      .Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>();
+}
+
 template <ffi::DataType kType>
 auto binding() {
   return ffi::Ffi::Bind()
@@ -180,3 +281,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float32,
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float64,
                               bayestream::dlr_condition<xla::ffi::F64>,
                               bayestream::binding<xla::ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_spread_float32, bayestream::dlr_spread<xla::ffi::F32>,
+                              bayestream::spread_binding<xla::ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_spread_float64, bayestream::dlr_spread<xla::ffi::F64>,
+                              bayestream::spread_binding<xla::ffi::F64>());

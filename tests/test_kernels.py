@@ -99,6 +99,43 @@ def test_vmap_is_a_loop(case, monkeypatch):
         assert_same(one, alone, rtol=1e-9, atol=1e-9)
 
 
+ALONE = [case for case, (_, examples, *_) in CASES.items() if examples == 1]
+
+
+def spread(which: str, monkeypatch, belief: LazyDLR, G: Rows, function=lazy_dlr.covariance_of):
+    monkeypatch.setenv("BAYESTREAM_KERNELS", which)
+    return jax.jit(lambda *args: function(*args))(belief, G)
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_doubt_about_one_example_is_that_of_jax(case, monkeypatch):
+    belief, G, _ = problem(case, "all", jnp.float64)
+    native, pure = (spread(which, monkeypatch, belief, G) for which in ("native", "jax"))
+    np.testing.assert_allclose(native, pure, rtol=1e-10, atol=1e-12)
+    belief, G, _ = problem(case, "nothing", jnp.float32)
+    exact, G_exact, _ = problem(case, "nothing", jnp.float64)
+    single = spread("native", monkeypatch, belief, G)
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(
+        single, spread("jax", monkeypatch, exact, G_exact), rtol=1e-3, atol=1e-4
+    )
+
+
+def test_doubt_under_vmap_is_a_loop_over_beliefs_examples_or_both(monkeypatch):
+    trials = [problem("tiny", "all", jnp.float64, seed)[:2] for seed in range(3)]
+    beliefs, rows_ = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trials)
+    over = lazy_dlr.covariance_of
+    both = jax.vmap(jax.vmap(over, in_axes=(None, 0)), in_axes=(0, None))
+    crossed = jax.vmap(jax.vmap(over, in_axes=(0, None)), in_axes=(None, 0))
+    found = spread("native", monkeypatch, beliefs, rows_, both)
+    turned = spread("native", monkeypatch, beliefs, rows_, crossed)
+    for i, (belief, _) in enumerate(trials):
+        for j, (_, G) in enumerate(trials):
+            alone = spread("native", monkeypatch, belief, G)
+            np.testing.assert_allclose(found[i, j], alone, rtol=1e-12)
+            np.testing.assert_allclose(turned[j, i], alone, rtol=1e-12)
+
+
 DIAGONAL = {
     "precision": diagonal.condition_precision,
     "variance": diagonal.condition_variance,

@@ -57,7 +57,8 @@ def plugin(estimator: Estimator, state: State, x: Any) -> MixtureForecast:
     (3,)
     """
     params = _mean(estimator, state)
-    outputs = _each(estimator, x, params, lambda one: estimator.model.apply(params, one))
+    apply = jax.vmap(estimator.model.apply, in_axes=(None, 0))
+    outputs = _each(estimator, x, params, lambda xs: apply(params, xs))
     return MixtureForecast(outputs[..., None, :], estimator.likelihood(state))
 
 
@@ -87,8 +88,8 @@ def monte_carlo(
     mean = _mean(estimator, state)
     draws = _posterior(estimator, estimator.sample)(state, key, samples)
     draws = mean + jnp.asarray(math.sqrt(temperature), mean.dtype) * (draws - mean)
-    apply = jax.vmap(estimator.model.apply, in_axes=(0, None))
-    outputs = _each(estimator, x, mean, lambda one: apply(draws, one))
+    apply = jax.vmap(jax.vmap(estimator.model.apply, in_axes=(0, None)), in_axes=(None, 0))
+    outputs = _each(estimator, x, mean, lambda xs: apply(draws, xs))
     return MixtureForecast(outputs, estimator.likelihood(state))
 
 
@@ -213,16 +214,16 @@ def _outputs(estimator: Estimator, state: State, x: Any, temperature: float) -> 
     params = _mean(estimator, state)
     spread = _posterior(estimator, estimator.covariance_of)
 
-    def one(x: Array) -> tuple[Array, Array]:
-        eta, rows = output_rows(estimator.model, params, x[None])
-        return eta[0], spread(state, rows)[0]
+    def of(xs: Array) -> tuple[Array, Array]:
+        eta, rows = output_rows(estimator.model, params, xs)
+        return eta, spread(state, rows)
 
-    outputs, covariance = _each(estimator, x, params, one)
+    outputs, covariance = _each(estimator, x, params, of)
     return outputs, jnp.asarray(temperature, outputs.dtype) * covariance
 
 
-def _each(estimator: Estimator, x: Any, params: Array, forecast: Callable[[Array], Any]) -> Any:
-    """The forecast at one input, or at each of many, a few hundred at a time."""
+def _each(estimator: Estimator, x: Any, params: Array, of: Callable[[Array], Any]) -> Any:
+    """What `of` says of one input, or of many, a few hundred at a time."""
     model = estimator.model
     many = (len(x), *model.inputs) if np.ndim(x) > len(model.inputs) else model.inputs
     check_array("x", x, [model.inputs, many])
@@ -230,10 +231,16 @@ def _each(estimator: Estimator, x: Any, params: Array, forecast: Callable[[Array
     if not isinstance(x, Tracer) and not np.isfinite(x).all():
         raise ValueError(f"x must hold finite numbers that {x.dtype} can, got NaN or infinity.")
     if x.ndim == len(model.inputs):
-        return forecast(x)
+        return jax.tree.map(lambda found: found[0], of(x[None]))
     few = max(1, _NUMBERS // (model.size * model.outputs))
     together = _TOGETHER if model.layers and model.layers[0].offset == 0 else min(_TOGETHER, few)
-    return jax.lax.map(forecast, x, batch_size=together)
+    whole = len(x) // together * together
+    parts = [of(x[whole:])] if whole < len(x) or not len(x) else []
+    if whole:
+        blocks = jax.lax.map(of, x[:whole].reshape(-1, together, *model.inputs))
+        flat = jax.tree.map(lambda found: found.reshape(whole, *found.shape[2:]), blocks)
+        parts.insert(0, flat)
+    return jax.tree.map(lambda *found: jnp.concatenate(found), *parts)
 
 
 def _posterior(estimator: Estimator, function: Callable[..., Array] | None) -> Callable[..., Array]:

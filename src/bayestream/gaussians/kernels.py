@@ -72,6 +72,21 @@ def dlr_condition(
     return _call("dlr_condition", (mean, diag, factor), pending, rows, residual, threshold)
 
 
+def dlr_spread(diag: Array, factor: Array, pending: Sequence[Array | float], rows: Rows) -> Array:
+    """G Σ Gᵀ (K, K) of one example under a DLR belief, settled: the first pass of `dlr_condition`.
+
+    Under vmap, a belief that all examples have in common is not copied.
+    """
+    columns = rows.deltas[0].shape[1]
+    call = jax.ffi.ffi_call(
+        f"bayestream_dlr_spread_{diag.dtype}",
+        jax.ShapeDtypeStruct((columns, columns), diag.dtype),
+        vmap_method="expand_dims",
+    )
+    settings = jnp.array([*pending], diag.dtype)
+    return call(diag, factor, settings, *_joined(rows), layout=_layout(rows))
+
+
 def diagonal_condition(
     mean: Array,
     diag: Array,
@@ -101,7 +116,6 @@ def _call(
     **options: bool,
 ) -> Sequence[Array]:
     """The new values of what is changed, in the memory of the old where XLA lets it."""
-    layout = [size for a, d in zip(*rows, strict=True) for size in (a.shape[-1], d.shape[-1])]
     trust = jax.ShapeDtypeStruct(rows.deltas[0].shape[:1], residual.dtype)
     call = jax.ffi.ffi_call(
         f"bayestream_{name}_{residual.dtype}",
@@ -109,12 +123,19 @@ def _call(
         input_output_aliases={position: position for position in range(len(changed))},
         vmap_method="broadcast_all",
     )
-    activations = jnp.concatenate(rows.activations, axis=-1)
-    deltas = jnp.concatenate(rows.deltas, axis=-1)
     settings = jnp.array([*numbers, jnp.inf if threshold is None else threshold], residual.dtype)
-    return call(
-        *changed, settings, activations, deltas, residual, layout=np.array(layout), **options
-    )
+    return call(*changed, settings, *_joined(rows), residual, layout=_layout(rows), **options)
+
+
+def _joined(rows: Rows) -> tuple[Array, Array]:
+    """Activations and deltas, the layers side by side."""
+    return jnp.concatenate(rows.activations, axis=-1), jnp.concatenate(rows.deltas, axis=-1)
+
+
+def _layout(rows: Rows) -> np.ndarray:
+    """Inputs and outputs, layer by layer."""
+    sizes = [size for a, d in zip(*rows, strict=True) for size in (a.shape[-1], d.shape[-1])]
+    return np.array(sizes)
 
 
 @functools.cache
@@ -124,7 +145,8 @@ def built() -> bool:
     if spec is None or spec.origin is None:
         return False
     library = ctypes.cdll.LoadLibrary(spec.origin)
-    for call, dtype in product(("dlr_condition", "diagonal_condition"), ("float32", "float64")):
+    calls = ("dlr_condition", "dlr_spread", "diagonal_condition")
+    for call, dtype in product(calls, ("float32", "float64")):
         name = f"bayestream_{call}_{dtype}"
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
     return True

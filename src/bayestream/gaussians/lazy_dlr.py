@@ -142,6 +142,16 @@ def covariance_between(belief: LazyDLR, J: Array) -> Array:
 
 def covariance_of(belief: LazyDLR, G: Rows) -> Array:
     """Each example's own G Σ Gᵀ: (N, K, K)."""
+    alone = len(G.deltas[0]) == 1  # of many, the kernel would make the sums over W again for each
+    return (kernels.chosen(_plain_spread, _native_spread) if alone else _plain_spread)(belief, G)
+
+
+def _native_spread(belief: LazyDLR, G: Rows) -> Array:
+    _, diag, factor = belief.base
+    return kernels.dlr_spread(diag, factor, belief.pending or _NOTHING, G)[None]
+
+
+def _plain_spread(belief: LazyDLR, G: Rows) -> Array:
     if belief.pending is None:
         return dlr.covariance_of(belief.base, G)
     still = rows.gram_of_each(G, jnp.ones_like(belief.base.mean))
