@@ -1,5 +1,5 @@
 from . import estimators, gaussians, likelihoods, streams
-from .averaging import averaged, grid
+from .averaging import averaged, grid, self_tuning
 from .estimators import (
     bong,
     expectations,
@@ -67,6 +67,7 @@ __all__ = [
     "run",
     "run_together",
     "scores",
+    "self_tuning",
     "slang",
     "steady_state",
     "step",

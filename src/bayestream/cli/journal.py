@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import csv
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from scipy.special import gammaln, logsumexp, ndtr, stdtr
 
+from bayestream.averaging import AveragedState
 from bayestream.cli.sources import Source
+from bayestream.evaluation.changes import (
+    Change,
+    Watch,
+    surprise_of_classes,
+    surprise_of_numbers,
+)
 from bayestream.evaluation.results import Results
 from bayestream.evaluation.summaries import window
-from bayestream.forecasts import StudentTForecast, predictive
+from bayestream.forecasts import (
+    AveragedForecast,
+    MixtureForecast,
+    StudentTForecast,
+    predictive,
+)
 from bayestream.running.run import Records
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable
@@ -33,14 +45,22 @@ _NOT_FINITE = "not finite"  # where a forecast should stand
 Losses = Mapping[tuple[str, str], float]
 
 
+class Written(NamedTuple):
+    """What there is to say of some forecasts."""
+
+    lines: list[Any]  # for the file
+    losses: NDArray[Any]  # of each row, in the order of the writer's `losses`
+    surprise: NDArray[Any]  # of each row; NaN where nothing can be said
+
+
 class Writer(Protocol):
     """How forecasts of one kind are written and scored."""
 
     header: Sequence[str]
     losses: Losses
 
-    def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
-        """Lines for the file, and each row's losses in the order of `losses`."""
+    def write(self, rows: Sequence[Encoded], values: Any) -> Written:
+        """The rows' forecasts as `values` has them."""
         ...
 
 
@@ -51,7 +71,7 @@ class Numbers:
         self.header: Sequence[str] = ("place", "target", "forecast", "deviation", "low", "high")
         self.losses: Losses = {("", "rmse"): 2, ("running mean", "rmse"): 2, ("", "nlpd"): 1}
 
-    def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
+    def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """In the units of the target; blank until those are known."""
         centre = np.array([row.centre for row in rows])
         scale = np.array([row.scale for row in rows])
@@ -59,8 +79,8 @@ class Numbers:
         mean, low, high = centre + scale * standard
         deviation = scale * values["deviation"]
         target = np.array([np.nan if row.target is None else row.target for row in rows], float)
-        error = (target - mean) / (scale * values["scale"])
-        nlpd = np.log(scale * values["scale"]) - log_density(error, values["dof"])
+        standardised = (target - centre) / scale
+        nlpd = -log_density(standardised, values["parts"]) + np.log(scale)
         numbers = np.stack([mean, deviation, low, high], axis=1)
         known = np.atleast_1d(np.isfinite(standard).all(axis=0))
         lines = [
@@ -72,7 +92,8 @@ class Numbers:
             for row, line, finite in zip(rows, numbers, known, strict=True)
         ]
         losses = np.stack([np.abs(target - mean), np.abs(target - centre), nlpd], axis=1)
-        return lines, _scored(losses, ~np.isnan(target) & ~np.isnan(scale))
+        surprise = surprise_of_numbers(distribution(standardised, values["parts"]))
+        return Written(lines, _scored(losses, ~np.isnan(target) & ~np.isnan(scale)), surprise)
 
 
 class Labels:
@@ -86,7 +107,7 @@ class Labels:
         slots = [f"p{number}" for number in range(source.outputs)]
         self.header: Sequence[str] = ("place", "target", "forecast", "probability", *slots)
 
-    def write(self, rows: Sequence[Encoded], values: Any) -> tuple[list[Any], NDArray[Any]]:
+    def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """Classes by their names; p0, p1, … are in the order in which classes first appeared."""
         probabilities = values["probabilities"]
         finite = np.isfinite(probabilities).all(axis=1)
@@ -112,41 +133,63 @@ class Labels:
         chance = np.where(chance < 1e-38, 1e-38, chance)  # NaN stays
         wrong = (best != label) | ~finite
         losses = np.stack([wrong, frequent != label, -np.log(chance)], axis=1)
-        return lines, _scored(losses, known)
+        surprise = np.where(known, surprise_of_classes(probabilities, label), np.nan)
+        return Written(lines, _scored(losses, known), surprise)
 
 
 def record(estimator: Estimator, state: State, example: Example) -> dict[str, Any]:
     """What a journal needs of a forecast: of classes the probabilities, of numbers the spread."""
     found = predictive.default(estimator, state, example.x)
+    weights = {"weights": state.weights} if isinstance(state, AveragedState) else {}
     if estimator.likelihood(state).name == "categorical":
-        return {"probabilities": found.mean}
+        return {"probabilities": found.mean, **weights}
     numbers: Any = found
-    deviation = jnp.sqrt(numbers.covariance[0, 0])
-    scale, dof = deviation, jnp.full_like(deviation, jnp.inf)
-    likelihood = estimator.likelihood(state)
-    if isinstance(found, StudentTForecast):
-        scale, dof = found.scale[0], found.dof
-    elif likelihood.scale_and_dof is not None:
-        scales, dof = likelihood.scale_and_dof(found.mean)
-        scale = scales[0]
     low, high = numbers.interval(0.9)
     return {
         "mean": found.mean[0],
-        "deviation": deviation,
+        "deviation": jnp.sqrt(numbers.covariance[0, 0]),
         "low": low[0],
         "high": high[0],
-        "scale": scale,
-        "dof": jnp.asarray(dof, scale.dtype),
+        "parts": _parts(numbers),
+        **weights,
     }
 
 
-def log_density(error: NDArray[Any], dof: NDArray[Any]) -> NDArray[Any]:
-    """Of a standard Student's t, or where that has no end of degrees of freedom a Gaussian."""
-    nu = float(dof.flat[0]) if dof.size else np.inf
-    if np.isinf(nu):
-        return -0.5 * error**2 - 0.5 * np.log(2 * np.pi)
-    peak = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - 0.5 * math.log(nu * math.pi)
-    return peak - 0.5 * (nu + 1) * np.log1p(error**2 / nu)
+def _parts(forecast: Any) -> Any:
+    """Weights, means, scales and degrees of freedom of the t distributions it is a mixture of."""
+    if isinstance(forecast, AveragedForecast):
+        parts = [jax.vmap(lambda part: _parts(part)[0, 1:])(part) for part in forecast.parts]
+        return jnp.column_stack([forecast.weights, jnp.concatenate(parts)])
+    if isinstance(forecast, MixtureForecast):
+        forecast = forecast.alone()
+    if isinstance(forecast, StudentTForecast):
+        scale, dof = forecast.scale[0], forecast.dof
+    else:
+        scale, dof = jnp.sqrt(forecast.covariance[0, 0]), jnp.inf
+    return jnp.stack(
+        [jnp.ones_like(scale), forecast.mean[0], scale, jnp.asarray(dof, scale.dtype)]
+    )[None]
+
+
+def distribution(y: NDArray[Any], parts: NDArray[Any]) -> NDArray[Any]:
+    """P(Y ≤ y) of mixtures of t distributions."""
+    weights, means, scales, dof = np.moveaxis(parts, -1, 0)
+    z = (y[:, None] - means) / scales
+    each = np.where(np.isinf(dof), ndtr(z), stdtr(np.where(np.isinf(dof), 1.0, dof), z))
+    return np.sum(weights * each, axis=1)
+
+
+def log_density(y: NDArray[Any], parts: NDArray[Any]) -> NDArray[Any]:
+    """Of mixtures of t distributions; one without end of degrees of freedom is a Gaussian."""
+    with np.errstate(divide="ignore"):
+        weights, means, scales, dof = np.log(parts[..., 0]), *np.moveaxis(parts[..., 1:], -1, 0)
+    square = ((y[:, None] - means) / scales) ** 2
+    nu = np.where(np.isinf(dof), 1.0, dof)
+    peak = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi)
+    heavy = peak - 0.5 * (nu + 1) * np.log1p(square / nu)
+    normal = -0.5 * square - 0.5 * np.log(2 * np.pi)
+    each = weights + np.where(np.isinf(dof), normal, heavy) - np.log(scales)
+    return np.asarray(logsumexp(each, axis=1))
 
 
 def _class(names: Sequence[str], top: int, seen: int) -> str:
@@ -162,8 +205,12 @@ def _scored(losses: NDArray[Any], known: NDArray[Any]) -> NDArray[Any]:
 class Journal:
     """Everything forecast, written down as it comes: forecasts.csv, and skipped.csv if need be."""
 
-    def __init__(self, writer: Writer, size: int, out: Path) -> None:
+    def __init__(self, writer: Writer, size: int, out: Path, drifts: Sequence[float]) -> None:
         self._writer, self._size, self._out = writer, size, out
+        self._drifts = np.array(drifts)  # of an average's settings
+        self._speeds = array("d")  # row after row, the weight of each drift
+        self._watch = Watch()
+        self._changes: list[Change] = []
         self._all = array("d")  # losses, row after row
         self._recent = np.zeros((0, len(writer.losses)))
         self._skipped: list[Unreadable] = []  # the first few
@@ -183,7 +230,12 @@ class Journal:
 
     def write(self, rows: Sequence[Encoded], records: Records) -> None:
         """Score forecasts, and write them down; say what could not be learnt from."""
-        lines, losses = self._writer.write(rows, jax.tree.map(np.asarray, records.values))
+        values = jax.tree.map(np.asarray, records.values)
+        lines, losses, surprise = self._writer.write(rows, values)
+        if "weights" in values:
+            own = self._drifts[:, None] == np.unique(self._drifts)
+            self._speeds.extend((values["weights"] @ own).ravel())
+        self._changes += filter(None, map(self._watch.add, surprise.tolist()))
         self.refused += len(records.refused)
         self.updates += records.updates
         self.skip([Unreadable(rows[each.position].place, each.reason) for each in records.refused])
@@ -221,6 +273,34 @@ class Journal:
         """How many rows have been scored."""
         return len(self._all) // len(self._writer.losses)
 
+    def speeds(self) -> dict[str, NDArray[Any]]:
+        """How fast the world moves: of each drift, slowest first, its weight row after row."""
+        drifts = np.unique(self._drifts)
+        weights = np.array(self._speeds).reshape(-1, max(1, len(drifts)))
+        return {f"drift {drift:g}": share for drift, share in zip(drifts, weights.T, strict=False)}
+
+    def changes(self) -> list[str]:
+        """Each sudden change in a line: when, how strong, and what it did to the error."""
+        (name, power), *_ = ((metric, p) for (_, metric), p in self._writer.losses.items())
+        errors = self._joined()[:, 0]
+        lines: list[str] = []
+        for row, since, strength in self._changes:
+            before, after = (
+                _mean(part, power)
+                for part in (errors[max(0, since - self._size) : since], errors[since : row + 1])
+            )
+            lines.append(
+                f"row {row + 1:,}: something changed at about row {since + 1:,}; {name} "
+                f"{before:.4g} → {after:.4g}, {strength:.1f} deviations more than expected"
+            )
+        return lines
+
+    def moves(self) -> str:
+        """How fast the world has moved over the last rows; nothing where nothing is averaged."""
+        shares = {name: share[-self._size :] for name, share in self.speeds().items()}
+        said = [f"{share.mean():.0%} {name}" for name, share in shares.items() if len(share)]
+        return f"how fast the world moves (last {self._size}): {', '.join(said)}" if said else ""
+
     def line(self) -> str:
         """The learner's rolling scores, in words."""
         found = self._means(self._recent)
@@ -241,6 +321,8 @@ class Journal:
     def results(self, method: str) -> Results:
         """Rolling scores as a tidy table."""
         rolling, losses = window(self._size), self._joined()
+        changed = np.zeros(len(losses), int)
+        changed[[change.since for change in self._changes]] = 1
         parts = [
             Results.of(
                 method=other or method,
@@ -248,7 +330,7 @@ class Journal:
                 summary=rolling.name,
                 trial=0,
                 step=np.arange(1, len(losses) + 1),
-                task=0,
+                task=np.cumsum(changed),  # a picture marks where it grows
                 value=rolling.of(losses[:, index] ** power) ** (1 / power),
             )
             for index, ((other, metric), power) in enumerate(self._writer.losses.items())
@@ -261,14 +343,20 @@ class Journal:
     def _means(self, losses: NDArray[Any]) -> dict[tuple[str, str], float]:
         found: dict[tuple[str, str], float] = {}
         for column, (name, power) in zip(losses.T, self._writer.losses.items(), strict=True):
-            known = column[~np.isnan(column)]
-            found[name] = float(np.mean(known**power) ** (1 / power)) if known.size else np.nan
+            found[name] = _mean(column, power)
         return found
 
 
-def journal_for(source: Source, size: int, out: Path) -> Journal:
-    """A journal for the source's kind of target."""
-    return Journal(Labels(source) if source.task == "classification" else Numbers(), size, out)
+def _mean(losses: NDArray[Any], power: float) -> float:
+    """In that power, of the rows that have one."""
+    known = losses[~np.isnan(losses)]
+    return float(np.mean(known**power) ** (1 / power)) if known.size else np.nan
+
+
+def journal_for(source: Source, size: int, out: Path, drifts: Sequence[float] = ()) -> Journal:
+    """A journal for the source's kind of target; of an average, with its settings' drifts."""
+    writer = Labels(source) if source.task == "classification" else Numbers()
+    return Journal(writer, size, out, drifts)
 
 
 def _short(value: float) -> str:

@@ -11,18 +11,26 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from bayestream import estimators, likelihoods
+from bayestream.averaging import SETTINGS, self_tuning
 from bayestream.checks import check_choice
 from bayestream.cli.sources import Source
 from bayestream.networks import models
 from bayestream.tuning import tune
-from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
+from bayestream.types import Estimator, EvolvingLikelihood, Likelihood
 
 Method = Annotated[
-    str | None, typer.Option(help=f"lofi, or one of {', '.join(estimators.REGISTRY)}.")
+    str | None,
+    typer.Option(
+        help="One of "
+        + ", ".join(estimators.REGISTRY)
+        + "; unless given, an average over settings of lofi that were measured (`run`), or lofi."
+    ),
 ]
 Rank = Annotated[int | None, typer.Option(help="The rank of lofi and its kin.")]
 Hidden = Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,50.")]
 
+
+SELF_TUNING = "self-tuning"
 
 # In standard deviations of the forecast, where the noise is Gaussian; a t has no need of it.
 OUTLIER_THRESHOLD = 4.0
@@ -31,7 +39,7 @@ OUTLIER_THRESHOLD = 4.0
 class Settings(NamedTuple):
     """What a learner is made from."""
 
-    method: str
+    method: str  # SELF_TUNING, or one of the registry
     options: dict[str, Any]
     noise: float | None = None  # of a standardised target; None learns it from the stream
 
@@ -43,8 +51,12 @@ def settings(
     noise: float | None = None,
     given: Sequence[str] = (),
     config: Path | None = None,
+    otherwise: str = "lofi",
 ) -> Settings:
-    """From options, over those of a TOML file as `bayestream tune` writes it."""
+    """From options, over those of a TOML file as `bayestream tune` writes it.
+
+    Where neither names a method it is `otherwise`, or lofi if it has options of its own.
+    """
     read: Mapping[str, Any] = {} if config is None else tomllib.loads(config.read_text("utf-8"))
     unknown = set(read) - {"method", "noise", "options"}
     if unknown:
@@ -57,19 +69,19 @@ def settings(
             options[name] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             raise ValueError(f"--set must be name=value, such as drift=1e-5, got {item}.") from None
+    chosen = method or read.get("method", "lofi" if options else otherwise)
     if rank is not None:
         options["rank"] = rank
-    chosen = method or read.get("method", "lofi")
     return Settings(chosen, options, read.get("noise") if noise is None else noise)
 
 
-def network(source: Source, hidden: str) -> Model:
-    """A multi-layer perceptron for the source's inputs and outputs."""
+def layers(source: Source, hidden: str) -> list[int]:
+    """The sizes of the network's layers, from the source's inputs to its outputs."""
     try:
         sizes = [int(size) for size in hidden.split(",") if size.strip()]
     except ValueError:
         raise ValueError(f"--hidden must be sizes such as 50 or 100,50, got {hidden}.") from None
-    return models.mlp([source.inputs, *sizes, source.outputs])
+    return [source.inputs, *sizes, source.outputs]
 
 
 def likelihood_of(source: Source, noise: float | None) -> Likelihood | EvolvingLikelihood:
@@ -87,9 +99,16 @@ def robust(source: Source, chosen: Settings) -> Settings:
     return chosen._replace(options={"outlier_threshold": OUTLIER_THRESHOLD, **chosen.options})
 
 
-def learner(source: Source, model: Model, chosen: Settings) -> Estimator:
+def learner(source: Source, sizes: Sequence[int], chosen: Settings) -> Estimator:
     """The estimator for this source."""
+    believed = likelihood_of(source, chosen.noise)
+    if chosen.method == SELF_TUNING:
+        return self_tuning(sizes, believed, **chosen.options)
     space = estimators.SPACES.get(chosen.method, {})
     options = chosen.options if chosen.noise is None else robust(source, chosen).options
-    believed = likelihood_of(source, chosen.noise)
-    return tune.build(chosen.method, model, believed, {}, space, options)
+    return tune.build(chosen.method, models.mlp(sizes), believed, {}, space, options)
+
+
+def drifts(chosen: Settings) -> list[float]:
+    """Of the settings that are averaged over; none where there is one learner."""
+    return [setting["drift"] for setting in SETTINGS] if chosen.method == SELF_TUNING else []

@@ -80,22 +80,28 @@ def run(
         classes=classes,
     )
     source = sources.limited(source, limit)
-    chosen = learners.settings(method, rank=rank, noise=noise, given=given or (), config=config)
-    model = learners.network(source, hidden)
-    learner = learners.learner(source, model, chosen)
+    chosen = learners.settings(
+        method,
+        rank=rank,
+        noise=noise,
+        given=given or (),
+        config=config,
+        otherwise=learners.SELF_TUNING,
+    )
+    learner = learners.learner(source, learners.layers(source, hidden), chosen)
     console = Screen()
     console.print(
-        f"{chosen.method}, {model.size:,} weights, {source.inputs} inputs, {source.task} "
+        f"{chosen.method}, {learner.model.size:,} weights, {source.inputs} inputs, {source.task} "
         f"of {source.outputs} output{'s' if source.outputs > 1 else ''}"
     )
-    journal = journal_for(source, window, out)
+    journal = journal_for(source, window, out, learners.drifts(chosen))
     with journal:
         _learn_all(learner, source, journal, console, seed=seed, block=block, on_bad=on_bad)
     if INTERRUPTS.requested:
         console.print(f"interrupted after {journal.count:,} rows")
     if journal.count:
         console.print(journal.table(chosen.method))
-    for line in journal.skips():
+    for line in filter(None, [*journal.changes(), journal.moves(), *journal.skips()]):
         console.print(line, markup=False)
     _picture(journal, chosen.method, out)
     written = [out / name for name in ("forecasts.csv", "skipped.csv", "scores.png")]
@@ -157,6 +163,7 @@ def _picture(journal: Journal, method: str, out: Path) -> None:
         return
     try:
         with whole(out / "scores.png") as path:
-            plots.curves(journal.results(method)).savefig(path, dpi=130)
+            figure = plots.curves(journal.results(method), shares=journal.speeds())
+            figure.savefig(path, dpi=130)
     except ImportError as error:
         typer.echo(f"no picture: {error}", err=True)

@@ -12,6 +12,7 @@ from bayestream.checks import check_choice
 from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.outputs import Screen, whole
+from bayestream.networks import models
 from bayestream.tuning import tune as tuning
 from bayestream.types import Stream
 
@@ -71,7 +72,8 @@ def tune(
     if bad:
         console.print(f"{len(bad)} rows could not be read; the first: {bad[0].place}", markup=False)
     chosen = learners.settings(method, rank=rank, given=given or ())
-    model = learners.network(source, hidden)
+    sizes = learners.layers(source, hidden)
+    model = models.mlp(sizes)
     aim = objective or ("validation" if source.at_rest else "prequential")
     check_choice("--objective", aim, {"validation": None, "prequential": None})
     found = tuning.tune(
@@ -80,7 +82,7 @@ def tune(
         likelihoods.gaussian if source.task == "regression" else likelihoods.categorical(),
         objective_for(aim, stream, seed),
         fixed=learners.robust(source, chosen).options,
-        baseline=learners.learner(source, model, chosen),
+        baseline=learners.learner(source, sizes, chosen),
         trials=trials,
         workers=workers,
         seed=seed,

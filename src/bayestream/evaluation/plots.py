@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,10 +53,13 @@ _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3
 _FEW = 30  # points that are marked one by one
 
 
-def curves(results: Results, *, summary: str | None = None) -> Figure:
+def curves(
+    results: Results, *, summary: str | None = None, shares: Mapping[str, Any] | None = None
+) -> Figure:
     """Each metric against the step: mean over trials, a standard error about it, change points.
 
-    `summary` chooses among several in the table; by default, the last.
+    `summary` chooses among several in the table; by default, the last. `shares` of a whole that
+    change from step to step, such as the weights of an average, are stacked below.
 
     >>> from bayestream.evaluation.results import Results
     >>> results = Results.of(method="lofi", metric="rmse", summary="each", trial=0, step=[1, 2],
@@ -72,9 +76,12 @@ def curves(results: Results, *, summary: str | None = None) -> Figure:
         raise ValueError(f"summary must be one of {known}, got {chosen!r}.")
     averaged = shown.averaged()
     metrics, methods = shown.unique("metric"), shown.unique("method")
-    figure = _figure(figsize=(8, 2.6 * len(metrics)))
-    axes = figure.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, metric in zip(axes, metrics, strict=True):
+    rows = len(metrics) + bool(shares)
+    figure = _figure(figsize=(8, 2.6 * rows))
+    axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
+    if shares:
+        _stack(axes[-1], shares)
+    for ax, metric in zip(axes, metrics, strict=False):
         for change in _changes(averaged):
             ax.axvline(change, color="0.8", lw=0.8, zorder=0)
         lines: list[Any] = []
@@ -96,6 +103,16 @@ def curves(results: Results, *, summary: str | None = None) -> Figure:
     axes[0].legend(frameon=False, ncols=min(4, len(methods)), fontsize=8)
     axes[-1].set(xlabel="examples seen")
     return figure
+
+
+def _stack(ax: Any, shares: Mapping[str, Any]) -> None:
+    """Areas from nothing to one, the first at the bottom."""
+    steps = np.arange(1, len(next(iter(shares.values()))) + 1)
+    shades = [str(0.9 - 0.75 * number / max(1, len(shares) - 1)) for number in range(len(shares))]
+    ax.stackplot(steps, *shares.values(), labels=shares, colors=shades, lw=0)
+    ax.set(ylabel="weight", ylim=(0, 1))
+    ax.margins(x=0)
+    ax.legend(loc="upper left", ncols=min(4, len(shares)), fontsize=8, framealpha=0.8)
 
 
 def _changes(averaged: Results) -> list[Any]:
