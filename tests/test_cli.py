@@ -1,6 +1,7 @@
 """The command line, as a user would call it."""
 
 import csv
+import re
 import tomllib
 
 import numpy as np
@@ -68,6 +69,21 @@ def test_run_learns_from_a_csv_and_reports_what_it_skipped(my_csv, tmp_path):
     density = stats.t(8, values["forecast"], spread / np.sqrt(8 / 6)).logpdf(values["target"])
     nlpd = -np.mean(density)
     assert f"nlpd │ {nlpd:.4g}" in said
+
+
+def test_run_without_a_method_tunes_itself_and_reports_a_change(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 2))
+    y = np.where(np.arange(900) < 600, x[:, 0], 3 - 2 * x[:, 0]) + 0.1 * rng.normal(size=900)
+    table = tmp_path / "changed.csv"
+    np.savetxt(table, np.column_stack([x, y]), delimiter=",", header="a,b,y", comments="")
+    said = call("run", "--data", table, "--target", "y", "--hidden", 4, "--rank", 2,
+                "--out", tmp_path / "out")  # fmt: skip
+    assert said.startswith("self-tuning, ")
+    (row,) = re.findall(r"row (\d+): something changed at about row", said)
+    assert 600 < int(row) < 630
+    assert "how fast the world moves" in said
+    assert (tmp_path / "out" / "scores.png").stat().st_size > 0
 
 
 def test_run_names_classes(tmp_path):

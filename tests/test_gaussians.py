@@ -18,6 +18,7 @@ from bayestream.gaussians import (
     dlr,
     spherical,
 )
+from bayestream.gaussians.innovation import kept
 from bayestream.gaussians.linalg import cholesky_of_identity_plus
 from bayestream.networks.rows import from_dense
 
@@ -272,3 +273,20 @@ def test_cholesky_of_identity_plus_is_finite_for_huge_singular_float32(exponent)
     assert np.all(np.isfinite(factor))
     assert np.all(np.diag(factor) > 0)
     _assert_close(factor @ factor.T, np.asarray(gram) + np.eye(3), 1e-5)
+
+
+@pytest.mark.parametrize("threshold", [None, 2.0])
+def test_what_is_kept_of_an_error_is_the_share_of_noise_in_its_variance(threshold):
+    """One output: R/(H Σ Hᵀ + R), whitened 1/(1 + G Σ Gᵀ), also where the error is weighed less."""
+    rng = np.random.default_rng(0)
+    belief = dlr.DLRGaussian(*map(jnp.asarray, (np.zeros(6), np.ones(6), rng.normal(size=(2, 6)))))
+    row = rng.normal(size=(1, 6))
+    residual = jnp.array([5.0])
+    _, innovation = dlr.condition(belief, from_dense(jnp.asarray(row)), residual, threshold)
+    covariance = np.linalg.inv(np.eye(6) + belief.factor.T @ belief.factor)
+    doubt = float(innovation.trust[0]) ** 2 * (row @ covariance @ row.T)[0, 0]
+    found = kept(residual, innovation, 1)
+    np.testing.assert_allclose(found, [1 / (1 + doubt)], rtol=1e-12)
+    nothing = innovation._replace(weights=jnp.full(1, jnp.nan))
+    np.testing.assert_array_equal(kept(residual, nothing, 1), [1.0])
+    np.testing.assert_array_equal(kept(jnp.zeros(1), innovation, 1), [1.0])

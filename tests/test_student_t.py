@@ -222,6 +222,36 @@ def test_one_error_in_a_hundred_a_thousand_times_too_large_does_not_ruin_the_sca
     np.testing.assert_allclose(learnt, 0.4 * np.sqrt(1.07), rtol=0.05)
 
 
+def test_doubt_about_the_weights_is_not_taken_for_noise():
+    """Errors due to noise and to doubt, of which the share is known; of t noise, nearly so."""
+    rng = np.random.default_rng(2)
+    noise, doubt = 0.4 * rng.standard_t(8.0, 40_000), 0.6 * rng.normal(size=40_000)
+    likelihood = adaptive_student_t(dof=8.0, minimum_rate=0.002)
+
+    def step(carry, error):
+        effective = carry.square * 11 / 9  # the variance that the filter's linear update assumes
+        kept = effective / (0.6**2 + effective)
+        return likelihood.adapt(
+            carry, jnp.zeros((1, 1)), error[None, None], jnp.ones(1), kept[None]
+        ), None
+
+    start = likelihood.init(1, jnp.float64)
+    carry, _ = jax.jit(lambda e: jax.lax.scan(step, start, e))(jnp.asarray(noise + doubt))
+    np.testing.assert_allclose(np.sqrt(carry.square), 0.4, rtol=0.2)
+    naive = adapted(likelihood, (noise + doubt)[:, None])
+    assert float(np.sqrt(naive.square)) > 0.6
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e30])
+def test_the_second_moment_after_the_update_is_what_is_averaged(size):
+    likelihood = adaptive_student_t(scale=2.0, dof=3.0, minimum_rate=0.0, floor=0.0)
+    carry = likelihood.init(1, jnp.float64)
+    error, kept = jnp.full((1, 1), size), jnp.full(1, 0.25)
+    found = likelihood.adapt(carry, jnp.zeros((1, 1)), error, jnp.ones(1), kept)
+    moment = 0.25**2 * size**2 + 0.75 * 4
+    np.testing.assert_allclose(found.square, (4 + 4 * moment / (3 + moment / 4)) / 2, rtol=1e-12)
+
+
 def test_trust_weighs_errors_and_without_trust_nothing_is_learnt():
     likelihood = adaptive_student_t(scale=1.0, dof=3.0, minimum_rate=0.0, floor=0.0)
     carry = likelihood.init(2, jnp.float64)

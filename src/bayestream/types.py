@@ -81,8 +81,9 @@ class EvolvingLikelihood(NamedTuple):
 
     init: Callable[[int, Any], Any]  # (C, dtype) → carry
     at: Callable[[Any, Array], Likelihood]  # (carry, step) → the likelihood now
-    # (carry, η (N,C), y (N,…), trust (N,)) → carry; what was not observed has no trust, 0
-    adapt: Callable[[Any, Array, Array, Array], Any]
+    # (carry, η (N,C), y (N,…), trust (N,), kept=1) → carry; what was not observed has no trust, 0.
+    # `kept` (N,) is how much of its error each example keeps after the update, R/(H Σ Hᵀ + R).
+    adapt: Callable[..., Any]
 
 
 class Estimator(NamedTuple):

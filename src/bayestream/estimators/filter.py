@@ -29,7 +29,7 @@ from bayestream.estimators.inflation import Inflation
 from bayestream.estimators.line_search import LineSearch, objective
 from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians.family import Family
-from bayestream.gaussians.innovation import Innovation
+from bayestream.gaussians.innovation import Innovation, kept
 from bayestream.likelihoods import evolving
 from bayestream.networks.linearize import Observation, only
 from bayestream.networks.models import shifted
@@ -161,7 +161,8 @@ def gaussian_filter(
                 at_mean=expectation is None,
             )
             belief = family.retreat(belief, mean, line_search.choose(phi))
-        noise = jax.tree.map(lambda a, b: jnp.where(sound, a, b), adapt(trust), state.noise)
+        adapted = adapt(trust, kept(observation.residual, innovation, len(xs)))
+        noise = jax.tree.map(lambda a, b: jnp.where(sound, a, b), adapted, state.noise)
         return state._replace(belief=belief, noise=noise, refused=state.refused + ~sound)
 
     def likelihood_now(state: FilterState) -> Likelihood:

@@ -47,6 +47,20 @@ def measured(
     return jnp.where(sound, 1 / jnp.sqrt(1 + ratio), 0.0), sound
 
 
+def kept(residual: Array, innovation: Innovation, examples: int) -> Array:
+    """How much of its error each example keeps after the update (N,), from 0 to 1.
+
+    After it, S⁻¹ v is left of v. Along v that is the share v · S⁻¹ v/|v|²: for one output 1/S
+    itself, whatever the error. Of several draws of an example, the average.
+    """
+    v = scaled(jnp.repeat(innovation.trust, residual.size // innovation.trust.size), residual)
+    v, w = (part.reshape(innovation.trust.size, -1) for part in (v, innovation.weights))
+    squares = jnp.sum(v**2, axis=1)
+    share = jnp.sum(v * w, axis=1) / jnp.where(squares > 0, squares, 1.0)
+    share = jnp.where((squares > 0) & jnp.isfinite(share), jnp.clip(share, 0.0, 1.0), 1.0)
+    return jnp.mean(share.reshape(-1, examples), axis=0)
+
+
 def scaled(trust: Array, values: Array) -> Array:
     """Values times their trust; zero where there is none, whatever they were."""
     return jnp.where(trust != 0, trust * values, 0.0)

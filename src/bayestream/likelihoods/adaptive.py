@@ -26,7 +26,8 @@ def adaptive_gaussian(
     the running average of the paper's appendix, with the starting value counted as one
     observation, so that R̂ is positive definite from the first step on. Scalar (r I, with
     eᵀe/C in place of e eᵀ) unless `full`. Step t is conditioned with R̂_{t−1}, the one its
-    forecast used.
+    forecast used. As e is also due to doubt about the weights, R̂ is too large while there is much
+    of it; `adaptive_student_t` takes that into account.
 
     >>> likelihood = adaptive_gaussian(noise=1.0, floor=0.0)
     >>> carry = likelihood.init(1, jnp.float32)
@@ -44,7 +45,9 @@ def adaptive_gaussian(
         r = jnp.asarray(start, dtype)
         return _RunningNoise(r * jnp.eye(outputs, dtype=dtype) if full else r, jnp.zeros((), dtype))
 
-    def adapt(carry: _RunningNoise, eta: Array, y: Array, trust: Array) -> _RunningNoise:
+    def adapt(
+        carry: _RunningNoise, eta: Array, y: Array, trust: Array, kept: Any = 1.0
+    ) -> _RunningNoise:
         trusted = trust[:, None] > 0
         error = jnp.where(trusted, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
         seen = jnp.sum(trusted).astype(eta.dtype)
@@ -65,16 +68,19 @@ class _RunningScale(NamedTuple):
 
 
 def adaptive_student_t(
-    *, scale: float = 1.0, dof: float = 8.0, minimum_rate: float = 0.01, floor: float = 1e-8
+    *, scale: float = 1.0, dof: float = 8.0, minimum_rate: float = 0.03, floor: float = 1e-8
 ) -> EvolvingLikelihood:
     """Student's t whose scale is learnt from the stream, starting at `scale`; ν stays `dof`.
 
-    ŝ²_t = (1 − ε_t) ŝ²_{t−1} + ε_t (w e² + floor), w = (ν+1)/(ν + e²/ŝ²_{t−1}), with e, ε_t and the
+    ŝ²_t = (1 − ε_t) ŝ²_{t−1} + ε_t (w m + floor), w = (ν+1)/(ν + m/ŝ²_{t−1}), with ε_t and the
     average over outputs as in `adaptive_gaussian`: a step of EM, in which w is the precision that
-    an error of that size suggests. For errors that are t its fixed point is s², as E[w e²] = s²
-    there; it fades (ν+3)/ν times as slowly as `adaptive_gaussian`, since w leans on ŝ².
+    an error of that size suggests, and m = k² e² + (1 − k) ŝ²_{t−1} is what the error's square is
+    expected to be after the update. k = R/(H Σ Hᵀ + R) is the share of the error that is kept, so
+    that doubt about the weights is not taken for noise; of a learner without doubt, k = 1 and
+    m = e². For errors that are t its fixed point is s², as E[w e²] = s² there; it fades (ν+3)/ν
+    times as slowly as `adaptive_gaussian`, since w leans on ŝ².
 
-    As w e² < (ν+1) ŝ², no error multiplies ŝ² by more than 1 + ε_t ν, however large it is; a
+    As w m < (ν+1) ŝ², no error multiplies ŝ² by more than 1 + ε_t ν, however large it is; a
     fraction p of gross errors raises ŝ² by about p(ν+3) of itself.
 
     >>> likelihood = adaptive_student_t(scale=1.0, dof=3.0, floor=0.0)
@@ -91,12 +97,16 @@ def adaptive_student_t(
     def init(outputs: int, dtype: Any) -> _RunningScale:
         return _RunningScale(jnp.asarray(start**2, dtype), jnp.zeros((), dtype))
 
-    def adapt(carry: _RunningScale, eta: Array, y: Array, trust: Array) -> _RunningScale:
+    def adapt(
+        carry: _RunningScale, eta: Array, y: Array, trust: Array, kept: Any = 1.0
+    ) -> _RunningScale:
         trusted = trust[:, None] > 0
         error = jnp.where(trusted, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
         seen = jnp.sum(trusted).astype(eta.dtype)
-        u = reduced(error, jnp.sqrt(carry.square), jnp.asarray(nu, eta.dtype))
-        # w e² = (ν+1) ŝ² u²/(1 + u²), in the form that overflows for no error.
+        k = jnp.where(trusted, jnp.broadcast_to(kept, trust.shape)[:, None], 1.0)
+        u = k * reduced(error, jnp.sqrt(carry.square), jnp.asarray(nu, eta.dtype))
+        u = jnp.where(trusted, jnp.hypot(u, jnp.sqrt((1 - k) / nu)), 0.0)
+        # w m = (ν+1) ŝ² u²/(1 + u²) with u² = m/(ν ŝ²), in the form that overflows for no error.
         weighted = (nu + 1) * carry.square * jnp.sum((u / jnp.hypot(1.0, u)) ** 2)
         average = weighted / (eta.shape[-1] * jnp.maximum(seen, 1.0)) + floor
         rate = jnp.maximum(1 - (1 - minimum_rate) ** seen, seen / (carry.seen + seen + 1.0))

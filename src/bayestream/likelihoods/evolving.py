@@ -26,5 +26,5 @@ def evolving(likelihood: Likelihood | EvolvingLikelihood) -> EvolvingLikelihood:
     return EvolvingLikelihood(
         init=lambda outputs, dtype: Kind(likelihood.name),
         at=lambda carry, step: likelihood,
-        adapt=lambda carry, eta, y, trust: carry,
+        adapt=lambda carry, eta, y, trust, kept=1.0: carry,
     )

@@ -33,7 +33,7 @@ def gaussian(noise: Any) -> Likelihood | EvolvingLikelihood:
         return EvolvingLikelihood(
             init=lambda outputs, dtype: Kind("gaussian"),
             at=lambda carry, step: gaussian_of(jnp.asarray(noise(step))),
-            adapt=lambda carry, eta, y, trust: carry,
+            adapt=lambda carry, eta, y, trust, kept=1.0: carry,
         )
     return gaussian_of(check_covariance("noise", noise))
 
