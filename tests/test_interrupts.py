@@ -243,7 +243,7 @@ def test_interrupts_at_forty_random_moments(tmp_path):
     data = ("--data", tmp_path / "my.csv", "--target", "y", "--hidden", 5)
     commands = {
         "run": ("run", *data, "--block", 20),
-        "tune": ("tune", *data, "--limit", 60, "--trials", 8, "--workers", 2),
+        "tune": ("tune", *data, "--limit", 60, "--trials", 8),
     }
     duration = {}
     for name, command in commands.items():

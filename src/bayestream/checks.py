@@ -20,6 +20,11 @@ def is_known(value: Any) -> bool:
     return not callable(value) and not isinstance(value, Tracer)
 
 
+def is_exactly(value: Any, number: float) -> bool:
+    """Whether it is known to be that number."""
+    return is_known(value) and value is not None and float(value) == number
+
+
 def _number(name: str, value: Any, low: float, high: float, expected: str) -> None:
     if callable(value):
         return

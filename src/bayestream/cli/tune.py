@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from bayestream.checks import check_choice
 from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.outputs import Screen, whole
+from bayestream.evaluation import plots
 from bayestream.networks import models
 from bayestream.tuning import tune as tuning
 from bayestream.types import Stream
@@ -32,7 +34,6 @@ def tune(
         ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="How many, with those done before.")] = 30,
-    workers: Annotated[int, typer.Option(min=1, help="Threads; several are not repeatable.")] = 1,
     given: Annotated[
         list[str] | None, typer.Option("--set", help="An option not to be searched: decay=1.")
     ] = None,
@@ -48,7 +49,8 @@ def tune(
 
     Only training data is looked at. Trials are kept in OUT/trials.db: a search that was stopped
     goes on where it was. Prints the best values as Python and writes them to OUT/METHOD.toml, for
-    `bayestream run --config`. Ctrl-C, or SIGTERM, ends the search with the best so far and exit
+    `bayestream run --config`: never worse than the defaults; and a picture of what
+    mattered to OUT/METHOD.png. Ctrl-C, or SIGTERM, ends the search with the best so far and exit
     code 130; a second one ends it at once.
 
     **Examples:**
@@ -84,7 +86,6 @@ def tune(
         fixed=learners.robust(source, chosen).options,
         baseline=learners.learner(source, sizes, chosen),
         trials=trials,
-        workers=workers,
         seed=seed,
         storage=out / "trials.db",
         study=f"{data} {target} {chosen.method} {hidden} {aim} {limit} {given or ''}",
@@ -103,12 +104,17 @@ def tune(
     if found.refused:
         console.print(f"{found.refused} trials were given up: most of their updates were refused")
     if found.baseline is not None and found.baseline <= found.value:
-        console.print("the defaults are better than all of them: keep those, or try more")
+        console.print("the defaults are better than all of them, and are what is written")
+        found = found._replace(fixed=chosen.options, best={}, value=found.baseline)
     typer.echo(f"\n{found.python()}\n\n{found.toml()}")
     path = out / f"{chosen.method}.toml"
     with whole(path) as partial:
         partial.write_text(found.toml(), "utf-8")
-    console.print(f"wrote {path}")
+    written = [path]
+    with suppress(ImportError), whole(path.with_suffix(".png")) as partial:
+        plots.search(found.history).savefig(partial, dpi=130)
+        written.append(path.with_suffix(".png"))
+    console.print("wrote", *map(str, written))
 
 
 def objective_for(aim: str, stream: Stream, seed: int) -> tuning.Objective:

@@ -19,7 +19,7 @@ from bayestream.checks import (
     check_made_by,
     check_non_negative,
     check_positive,
-    is_known,
+    is_exactly,
 )
 from bayestream.estimators import expectations
 from bayestream.estimators import inflation as inflations
@@ -202,7 +202,7 @@ def implied_drift(
     """
     if drift is not None:
         return False, drift
-    if is_known(decay) and decay == 1:
+    if is_exactly(decay, 1):
         return False, 0.0
     return True, steady_state(decay=decay, prior_precision=prior_precision)
 
@@ -220,8 +220,8 @@ def is_stationary(
     decay: ScalarOrSchedule, drift: ScalarOrSchedule | None, inflation: Inflation | None
 ) -> bool:
     """Whether predict is known to do nothing."""
-    still = is_known(decay) and decay == 1 and is_known(drift) and not drift
-    return bool(still) and inflation is None
+    still = is_exactly(decay, 1) and (drift is None or is_exactly(drift, 0))
+    return still and inflation is None
 
 
 def steady_state(*, decay: ScalarOrSchedule, prior_precision: float) -> ScalarOrSchedule:

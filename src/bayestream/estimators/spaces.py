@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
+def _itself(value: Any) -> Any:
+    return value
+
+
 class Range(NamedTuple):
     """Numbers from low to high, on a logarithmic scale.
 
@@ -19,7 +23,7 @@ class Range(NamedTuple):
     low: float
     high: float
     complement: bool = False
-    make: Callable[[float], Any] = float
+    make: Callable[[Any], Any] = _itself
     code: str = "{}"
 
     def value(self, searched: float) -> float:

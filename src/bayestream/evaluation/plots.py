@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,6 +102,37 @@ def curves(
     axes[0].set_title(chosen, fontsize=9, loc="left")
     axes[0].legend(frameon=False, ncols=min(4, len(methods)), fontsize=8)
     axes[-1].set(xlabel="examples seen")
+    return figure
+
+
+def search(history: Sequence[tuple[Mapping[str, float], float]]) -> Figure:
+    """What mattered in a search: each hyper-parameter against the loss of every trial.
+
+    Late trials are darker, the best is marked; losses that would flatten the rest lie on the edge.
+
+    >>> figure = search([({"drift": 1e-3}, 2.0), ({"drift": 1e-4}, 1.0)])
+    >>> figure.axes[0].get_xlabel()
+    'drift'
+    """
+    if not history:
+        raise ValueError("history must have trials to be drawn, got none.")
+    losses = np.array([loss for _, loss in history])
+    names, best = list(history[0][0]), int(np.argmin(losses))
+    figure = _figure(figsize=(2.8 * len(names), 2.8))
+    axes = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    limits = _limits(losses)
+    shown = losses if limits is None else np.minimum(losses, limits[1])
+    for ax, name in zip(axes, names, strict=True):
+        values = np.array([numbers[name] for numbers, _ in history])
+        # Just below one, it is the distance to it that matters.
+        near_one = bool(np.all((values > 0.5) & (values <= 1)))
+        x = np.maximum(1 - values, 1e-12) if near_one else values
+        ax.scatter(x, shown, c=np.arange(len(x)), cmap="Greys", vmin=-len(x) / 2, s=14, lw=0)
+        ax.plot(x[best], shown[best], "o", ms=7, mfc="none", color=_COLOURS[0], label="best")
+        ax.set(xscale="log", xlabel=f"1 − {name}" if near_one else name, ylim=limits)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set(ylabel="negative log predictive density")
+    axes[0].legend(frameon=False, fontsize=8)
     return figure
 
 

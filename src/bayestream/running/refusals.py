@@ -32,6 +32,11 @@ def labels(y: Any) -> int:
     return int(np.sum(~missing.reshape(len(missing), -1).any(axis=1)))
 
 
+def is_most(refused: int, updates: int) -> bool:
+    """Whether most of the updates were refused, and there were more than a few."""
+    return updates >= _FEW and 2 * refused > updates
+
+
 def check_refused(refused: Sequence[Skipped], updates: int, who: str = "") -> None:
     """Warn of refused updates; if most were, that is an error."""
     if not refused:
@@ -44,7 +49,7 @@ def check_refused(refused: Sequence[Skipped], updates: int, who: str = "") -> No
 
 def check_most(refused: int, updates: int, where: str = "") -> None:
     """An error if most of the updates were refused, and there were more than a few."""
-    if updates >= _FEW and 2 * refused > updates:
+    if is_most(refused, updates):
         raise RefusedError(
             f"{refused} of {updates} updates would not have been finite and were refused; {where}"
             "standardise the inputs, or try a larger prior_precision."

@@ -115,7 +115,7 @@ def learn(
     with Progress("learning", total=total, show=progress) as bar:
         for block in delivered(chunks):
             if on_bad == "raise":
-                _refuse(block.bad)
+                refuse(block.bad)
             skipped += sorted(block.bad)
             if len(block.positions):
                 state, (values, counts) = _learn(estimator, record, state, block, key)
@@ -169,7 +169,7 @@ def run_together(
     chunks = [chunked(stream, estimator.model, likelihood, dtype)[0] for stream in streams]
     for together in zip(*chunks, strict=True):
         for chunk in together:
-            _refuse(chunk.bad)
+            refuse(chunk.bad)
         examples = _stack([chunk.good for chunk in together])
         state, values = _scan_trials(
             estimator, record, state, examples, together[0].positions, _stack(keys)
@@ -227,7 +227,8 @@ def _one_step(
 _step = jax.jit(_one_step, static_argnums=(0, 1))
 
 
-def _refuse(bad: Sequence[Skipped]) -> None:
+def refuse(bad: Sequence[Skipped]) -> None:
+    """An error that names the first of the examples that cannot be, if there are any."""
     if bad:
         position, reason = min(bad)
         raise ValueError(f"example {position} of the stream: {reason}")

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
-from threading import Event, Lock
 from typing import Any, NamedTuple
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayestream import estimators
 from bayestream.checks import check_choice, check_whole
 from bayestream.estimators.spaces import Range, Space
 from bayestream.progress import Progress
-from bayestream.running.refusals import RefusedError
-from bayestream.tuning.objectives import HopelessError, Objective, Report, prequential, validation
+from bayestream.tuning.objectives import Objective, Values, prequential, validation
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
-__all__ = ["NOISE", "Objective", "Tuned", "build", "prequential", "tune", "validation"]
+__all__ = ["NOISE", "Objective", "Tuned", "Values", "build", "prequential", "tune", "validation"]
 
 Numbers = dict[str, float]
 NOISE = Range(1e-4, 1.0)  # of a target that has been standardised
-_KEPT = 20  # trials whose compiled programs are kept
-_AT_RANDOM = 10  # trials before the search is guided by what it has found
+_ROUND = 10  # trials that are guided by the same rounds before; the first round is at random
 
 
 class Tuned(NamedTuple):
@@ -42,7 +36,8 @@ class Tuned(NamedTuple):
     baseline: float | None  # the objective of what it was compared with
     trials: int
     space: Space
-    refused: int = 0  # trials given up because most of their updates would not have been finite
+    refused: int = 0  # trials that lost: most of their updates would not have been finite
+    history: Sequence[tuple[Numbers, float]] = ()  # every trial that has a value, as they came
 
     def estimator(self, model: Model, likelihood: Any) -> Estimator:
         """The method with these values; `likelihood` as in `tune`."""
@@ -50,7 +45,7 @@ class Tuned(NamedTuple):
 
     def python(self) -> str:
         """The call, ready to paste."""
-        noise = f"({self.best['noise']:.4g})" if "noise" in self.best else ""
+        noise = f"({self.best['noise']!r})" if "noise" in self.best else ""
         likelihood = f"bs.likelihoods.gaussian{noise}" if noise else "likelihood"
         options = [f"{name}={_literal(value) or name}" for name, value in self.fixed.items()]
         options += [
@@ -65,7 +60,7 @@ class Tuned(NamedTuple):
         """For a file that `bayestream run --config` reads."""
         lines = [f'method = "{self.method}"', *self._comment()]
         if "noise" in self.best:
-            lines.append(f"noise = {self.best['noise']:.4g}")
+            lines.append(f"noise = {self.best['noise']!r}")
         literal = {name: _literal(value) for name, value in self.fixed.items()}
         options = [f"{n} = {v}" if v else f"# {n}: as it was given" for n, v in literal.items()]
         options += [
@@ -109,7 +104,6 @@ def tune(
     known: Sequence[Numbers] = (),
     baseline: Estimator | None = None,
     trials: int = 30,
-    workers: int = 1,
     seed: int = 0,
     storage: str | Path | None = None,
     study: str | None = None,
@@ -128,17 +122,17 @@ def tune(
         fixed: options that are given, not searched: {"rank": 10}.
         space: where to look, by default what the estimator declares.
         known: good values to try first.
-        baseline: an estimator to compare with.
+        baseline: an estimator to compare with, tried before all others.
         trials: how many in all, those of an earlier run with the same storage among them.
-        workers: threads; compilation takes most of the time, and two compile at once. With more
-            than one, which trials come first, and so the result, depends on timing.
-        seed: of the search. With one worker, a search that was stopped and resumed, or made longer,
-            is the same as one that was not.
+        seed: of the search. One that was stopped and resumed, or made longer, is the same as one
+            that was not.
         storage: a file (SQLite) to keep trials in, so that a search can be resumed.
         study: the search's name in that file.
         progress: as in `run`.
-        stop: asked before each trial and within it; the search ends once the answer is yes. A trial
-            that it cuts off is made again when the search is resumed.
+        stop: asked now and then; the search ends once the answer is yes. Trials that it cuts off
+            are made again when the search is resumed.
+
+    Trials run together under vmap, ten at a time or as many as fit, and a method is compiled once.
 
     >>> import bayestream as bs
     >>> stream = bs.streams.drifting_linear_regression(0, steps=40, inputs=2)
@@ -149,7 +143,6 @@ def tune(
     """
     optuna = _optuna()
     check_whole("trials", trials, 1)
-    check_whole("workers", workers, 1)
     fixed = dict(fixed or {})
     declared = dict(check_choice("method", method, estimators.SPACES) if space is None else space)
     if callable(likelihood):
@@ -159,102 +152,93 @@ def tune(
         raise ValueError(f"known must be of {', '.join(searched)}, got {name!r}.")
     about = [method, model.size, model.inputs, model.outputs, objective.about, seed]
     search = _study(optuna, storage, study or method, searched, fixed, about)
-    lock = Lock()
     distributions = {
         name: optuna.distributions.FloatDistribution(place.low, place.high, log=True)
         for name, place in searched.items()
     }
-    started, over = len(_finished(search)), Event()
 
-    def ask() -> Any:
-        """The next trial: it depends on what is finished and on its number, not on this process."""
-        nonlocal started
-        with lock:
-            if started >= trials or over.is_set() or stop():
-                return None
-            if started < len(known):
-                values = {n: searched[n].searched(v) for n, v in known[started].items()}
-                search.enqueue_trial(values)
-            search.sampler = optuna.samplers.TPESampler(
-                seed=np.random.SeedSequence([seed, started]).generate_state(1)[0],
-                n_startup_trials=_AT_RANDOM,
-                # Unfinished trials count only among workers: one that was cut off must not.
-                constant_liar=workers > 1,
-            )
-            started += 1
-            return search.ask(distributions)
+    def make(numbers: Mapping[str, Any]) -> Estimator:
+        return build(method, model, likelihood, numbers, declared, fixed)
 
-    def work(bar: Progress) -> None:
-        try:
-            while (trial := ask()) is not None:
-                numbers = {name: searched[name].value(v) for name, v in trial.params.items()}
-                learner = build(method, model, likelihood, numbers, declared, fixed)
-                try:
-                    with warnings.catch_warnings():  # of a few refused updates
-                        warnings.simplefilter("ignore", RuntimeWarning)
-                        value = objective.value(learner, _reporter(trial, stop))
-                except HopelessError:
-                    value = math.nan
-                except RefusedError as error:
-                    value = math.nan
-                    trial.set_user_attr("refused", str(error))
-                except _StoppedError:
-                    return
-                with lock:
-                    pruned = not math.isfinite(value)
-                    state = optuna.trial.TrialState.PRUNED if pruned else None
-                    search.tell(trial, None if pruned else value, state=state)
-                    bar.label = f"tuning {method}, best {_best(search)[1]:.4f},"
-                    bar.advance(1)
-                    # Nobody will ask for a trial's programs again, and each keeps some megabytes.
-                    if bar.done % _KEPT == 0:
-                        jax.clear_caches()
-        finally:
-            over.set()  # an interruption, or an error, is everybody's
+    def proposed(number: int) -> dict[str, float]:
+        """A trial's values: they depend on its number and the rounds before it, on nothing else."""
+        if number < len(known):
+            return {name: searched[name].searched(v) for name, v in known[number].items()}
+        sampler = optuna.samplers.TPESampler(
+            seed=np.random.SeedSequence([seed, number]).generate_state(1)[0],
+            n_startup_trials=_ROUND,
+        )
+        guide = optuna.create_study(sampler=sampler)
+        guide.add_trials(_finished(search)[: number // _ROUND * _ROUND])
+        return guide.ask(distributions).params
 
     before = None
     with suppress(_StoppedError):
-        if baseline is not None and not stop():
-            before = objective.value(baseline, lambda value: _ask(stop))
-    with Progress(f"tuning {method}", total=trials, show=progress) as bar:
-        bar.advance(min(started, trials))
-        with ThreadPoolExecutor(max(workers - 1, 1)) as pool:
-            others = [pool.submit(work, bar) for _ in range(workers - 1)]
-            work(bar)
-            for other in others:
-                other.result()
+        if baseline is not None:
+            _ask(stop)
+            found = objective.values(lambda numbers: baseline, {}, 1, lambda: _ask(stop))
+            before = float(found.losses[0])
+    with Progress(f"tuning {method}", total=trials, show=progress) as bar, suppress(_StoppedError):
+        bar.advance(min(len(_finished(search)), trials))
+        while (done := len(_finished(search))) < trials:
+            _ask(stop)
+            numbers = range(done, min(trials, done // _ROUND * _ROUND + _ROUND))
+            params = [proposed(number) for number in numbers]
+            values = [_rounded(searched, each) for each in params]
+            # Fewer than a round would be another program: the last one fills it up.
+            full = values + [values[-1]] * (_ROUND - len(values))
+            stacked = {name: jnp.array([each[name] for each in full]) for name in searched}
+            found = objective.values(make, stacked, _ROUND, lambda: _ask(stop))
+            for index, each in enumerate(params):
+                _tell(optuna, search, distributions, each, found, index)
+            bar.label = f"tuning {method}, best {_best(search)[1]:.4f},"
+            bar.advance(len(params))
     params, value = _best(search)
     if math.isinf(value) and stop():
         raise ValueError("the search was stopped before a trial was complete.")
     if math.isinf(value):
         raise ValueError(f"no trial of {trials} gave a finite value; widen the space.")
-    best = {name: searched[name].value(params[name]) for name in searched}
-    done = _finished(search)
-    refused = sum("refused" in trial.user_attrs for trial in done)
-    return Tuned(method, fixed, best, value, before, len(done), searched, refused)
+    best, trials_done = _rounded(searched, params), _finished(search)
+    refused = sum("refused" in trial.user_attrs for trial in trials_done)
+    complete = [trial for trial in trials_done if trial.state.name == "COMPLETE"]
+    history = [(_rounded(searched, trial.params), trial.value) for trial in complete]
+    return Tuned(method, fixed, best, value, before, len(trials_done), searched, refused, history)
+
+
+def _rounded(space: Space, params: Mapping[str, float]) -> Numbers:
+    """The hyper-parameters as they will be written: what is tried is what is read again."""
+    return {name: float(space[name].short(space[name].value(v))) for name, v in params.items()}
+
+
+def _tell(
+    optuna: Any,
+    search: Any,
+    distributions: Mapping[str, Any],
+    params: Mapping[str, float],
+    found: Values,
+    index: int,
+) -> None:
+    value = float(found.losses[index])
+    lost = bool(found.refused[index]) or not math.isfinite(value)
+    states = optuna.trial.TrialState
+    search.add_trial(
+        optuna.trial.create_trial(
+            state=states.PRUNED if lost else states.COMPLETE,
+            params=dict(params),
+            distributions=dict(distributions),
+            value=None if lost else value,
+            user_attrs={"refused": True} if found.refused[index] else {},
+        )
+    )
 
 
 class _StoppedError(Exception):
-    """The search ends in the middle of a trial."""
+    """The search ends in the middle of a round."""
 
 
 def _ask(stop: Callable[[], bool]) -> None:
     if stop():
         raise _StoppedError
-
-
-def _reporter(trial: Any, stop: Callable[[], bool]) -> Report:
-    steps = count()
-
-    def report(value: float) -> None:
-        _ask(stop)
-        if not math.isfinite(value):
-            raise HopelessError
-        trial.report(value, next(steps))
-        if trial.should_prune():
-            raise HopelessError
-
-    return report
 
 
 def _study(
@@ -271,7 +255,6 @@ def _study(
         study_name=name,
         storage=None if storage is None else f"sqlite:///{storage}",
         load_if_exists=True,
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1),
     )
     ranges = {key: [place.low, place.high] for key, place in space.items()}
     given = {key: _literal(value) for key, value in fixed.items()}
@@ -291,7 +274,6 @@ def _finished(search: Any) -> list[Any]:
 
 
 def _best(search: Any) -> tuple[dict[str, float], float]:
-    # A trial that was given up has a value too: its last report.
     done = [trial for trial in _finished(search) if trial.state.name == "COMPLETE"]
     best = min(done, key=lambda trial: trial.value, default=None)
     return ({}, math.inf) if best is None else (best.params, best.value)
