@@ -202,11 +202,15 @@ def rivers(make: Callable[[str, int], Any]) -> Callable[[str, int], Score]:
     return score
 
 
+def one_hot() -> Any:
+    """Each category as a number."""
+    return compose.SelectType(str) | preprocessing.OneHotEncoder()
+
+
 def linear(task: str, seed: int) -> Any:
     """Logistic or linear regression on standardised numbers and one-hot categories."""
-    columns = (compose.SelectType((int, float)) | preprocessing.StandardScaler()) + (
-        compose.SelectType(str) | preprocessing.OneHotEncoder()
-    )
+    numbers = compose.SelectType((int, float)) | preprocessing.StandardScaler()
+    columns = numbers + one_hot()
     if task == "classification":
         return columns | multiclass.OneVsRestClassifier(linear_model.LogisticRegression())
     return columns | preprocessing.TargetStandardScaler(linear_model.LinearRegression())
@@ -216,14 +220,16 @@ def adaptive_tree(task: str, seed: int) -> Any:
     """A Hoeffding tree that replaces branches which have become wrong."""
     if task == "classification":
         return tree.HoeffdingAdaptiveTreeClassifier(seed=seed)
-    return tree.HoeffdingAdaptiveTreeRegressor(seed=seed)
+    numbers = compose.SelectType((int, float))
+    return (numbers + one_hot()) | tree.HoeffdingAdaptiveTreeRegressor(seed=seed)
 
 
 def adaptive_forest(task: str, seed: int) -> Any:
     """Ten of them."""
     if task == "classification":
         return forest.ARFClassifier(n_models=10, seed=seed)
-    return forest.ARFRegressor(n_models=10, seed=seed)
+    numbers = compose.SelectType((int, float))
+    return (numbers + one_hot()) | forest.ARFRegressor(n_models=10, seed=seed)
 
 
 def simplest(task: str, seed: int) -> Any:

@@ -45,6 +45,8 @@ def exits(monkeypatch):
 def installed(exits):
     """Handlers as a command has them; pytest's own come back afterwards."""
     before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGURG)}
+    for number in SIGNALS:  # a shell's background jobs ignore Ctrl-C, and so would the handler
+        signal.signal(number, signal.SIG_DFL)
     handler = Interrupts()
     handler.install()
     yield handler

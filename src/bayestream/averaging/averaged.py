@@ -171,12 +171,16 @@ def averaged(factory: Factory, settings: Sequence[Setting], *, forget: float = 0
 
 
 def _evidence(learner: Estimator, state: Any, x: Array, y: Array) -> tuple[Array, Array]:
-    """Log p(y | x), zero where the label is missing, and whether it was there."""
+    """Log p(y | x), zero where nothing can be learnt from it, and whether something can.
+
+    Of x as it came: the same forecast is made before the update, and a compiler makes it once.
+    """
     dtype = learner.mean(state).dtype
     missing = learner.likelihood(state).missing(y.astype(dtype))
-    found = predictive.default(learner, state, jnp.where(jnp.isfinite(x), x, 0.0))
+    seen = ~missing & jnp.all(jnp.isfinite(x))
     known = jnp.where(missing, jnp.zeros_like(y), y)
-    return jnp.where(missing, 0.0, found.log_density(known)), ~missing
+    found = predictive.default(learner, state, x).log_density(known)
+    return jnp.where(seen, found, 0.0), seen
 
 
 def _weighed(log_weights: Array, evidence: Array, forget: Array) -> Array:
