@@ -45,7 +45,7 @@ def test_broken_rows_are_reported_with_their_line_and_reason(csv_file):
 
 def test_columns_are_told_apart_by_their_first_value(csv_file):
     table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
-    assert table.columns == bs.streams.Columns(("size", "when"), ("colour",))
+    assert table.columns == bs.streams.Columns(("size",), ("colour",), ("when",))
     forced = bs.streams.table(csv_file, on_bad="skip", categorical=["when"], **OPTIONS)
     assert forced.columns == bs.streams.Columns(("size",), ("colour", "when"))
     fewer = bs.streams.table(csv_file, on_bad="skip", ignore=["when", "colour"], **OPTIONS)
@@ -59,7 +59,7 @@ def test_a_missing_input_is_the_mean_and_a_missing_label_is_nan(csv_file):
     assert np.isnan(y[:, 0]).tolist() == [False, False, False, True]
     assert table.rows[3].target is None
     # red, blue and "missing" have inputs of their own.
-    assert x[:, 2:].argmax(axis=1).tolist() == [0, 1, 0, 2]
+    assert x[:, 8:].argmax(axis=1).tolist() == [0, 1, 0, 2]  # after a number and a date's seven
 
 
 def test_categories_without_a_free_slot_share_the_last():
@@ -147,9 +147,24 @@ def test_dates_of_every_kind_are_seconds():
         rows = [first, {"when": date, "y": 1.0}, {"when": "2024-01-03", "y": 1.0}]
         found = bs.streams.table(rows, target="y", task="regression")
         np.testing.assert_allclose(found.stream.examples.x[:, 0], [0, 1, np.sqrt(1.5)])
-        assert bs.streams.table(rows[1:], target="y", task="regression").columns.numeric == (
-            "when",
-        )
+        assert bs.streams.table(rows[1:], target="y", task="regression").columns.dates == ("when",)
+
+
+def test_dates_fall_into_the_day_the_week_and_the_year():
+    start = datetime.datetime(2024, 3, 4, 6, tzinfo=datetime.UTC)
+    hours = [start + datetime.timedelta(hours=h) for h in (0, 12, 24, 24 * 7, 24 * 365.2425)]
+    rows = [{"when": hour, "y": 1.0} for hour in hours] + [{"when": None, "y": 1.0}]
+    found = bs.streams.table(rows, target="y", task="regression").stream.examples.x
+    assert found.shape == (6, 7)
+    day, week, year = found[:, [1, 4]], found[:, [2, 5]], found[:, [3, 6]]
+    np.testing.assert_allclose(np.linalg.norm(found[:5, 1:], axis=1), np.sqrt(6))
+    np.testing.assert_allclose(day[0], [np.sqrt(2), 0], atol=1e-9)  # six in the morning
+    np.testing.assert_allclose(day[1], -day[0], atol=1e-9)
+    np.testing.assert_allclose(day[2:4], [day[0]] * 2, atol=1e-9)
+    np.testing.assert_allclose(week[3], week[0], atol=1e-9)
+    assert np.linalg.norm(week[1] - week[0]) > 0.5
+    np.testing.assert_allclose(year[4], year[0], atol=1e-6)
+    np.testing.assert_array_equal(found[5], 0)
 
 
 def test_broken_text_is_reported_where_it_is(tmp_path):

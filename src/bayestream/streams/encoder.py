@@ -18,6 +18,7 @@ WARM_UP = 10
 _HUGE = 1e100  # the square of a number must be one
 _LARGEST = 1e15  # standardised label: learners square it in float32
 _UNREADABLE = (AttributeError, OverflowError, TypeError, ValueError)
+_CYCLES = np.array([1.0, 7.0, 365.2425]) * 86_400  # day, week and year, in seconds
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 
@@ -38,6 +39,7 @@ class Columns(NamedTuple):
 
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
+    dates: tuple[str, ...] = ()
 
 
 class Slots:
@@ -57,11 +59,13 @@ class Slots:
 class Encoder:
     """Turns rows into numbers, one at a time, knowing only the rows before.
 
-    Numbers, and dates in seconds, are standardised with the mean and deviation of their column up
-    to and with this row, without the absurd values (`Statistics`); a missing one, or an absurd one,
-    becomes the mean. The target is standardised in the same way, but an absurd label stays one: how
-    much it teaches is for the learner to decide. A category takes the first free of `slots` inputs,
-    and the last input stands for all that find none; a missing one is a category like any other.
+    Numbers are standardised with the mean and deviation of their column up to and with this row,
+    without the absurd values (`Statistics`); a missing one, or an absurd one, becomes the mean. A
+    date is its seconds, as a number, and where in the day, the week and the year it falls: sine and
+    cosine of each, times √2, or zeros where it is missing. The target is standardised as numbers
+    are, but an absurd label stays one: how much it teaches is for the learner to decide. A category
+    takes the first free of `slots` inputs, and the last input stands for all that find none; a
+    missing one is a category like any other.
 
     >>> encoder = Encoder(Columns(("a",), ("b",)), target="y", task="regression", slots=3)
     >>> [encoder.encode({"a": a, "b": b, "y": 1}).x.tolist() for a, b in ((1, "u"), (3, "v"))]
@@ -87,15 +91,18 @@ class Encoder:
         self.task: Task = task
         self.outputs = classes if task == "classification" else 1
         self.classes: dict[str, int] = {}
-        self._numbers = {name: Statistics() for name in columns.numeric}
+        # Numbers first, then the seconds of dates; then what falls into cycles, then categories.
+        self._numbers = {name: Statistics() for name in (*columns.numeric, *columns.dates)}
         self._categories = {name: Slots(slots) for name in columns.categorical}
         self._labels = Statistics()
-        self._known = {*columns.numeric, *columns.categorical, target, *ignore}
+        self._known = {*self._numbers, *columns.categorical, target, *ignore}
 
     @property
     def inputs(self) -> int:
         """The length of x."""
-        return len(self._numbers) + sum(slots.size for slots in self._categories.values())
+        cycles = 2 * len(_CYCLES) * len(self.columns.dates)
+        slots = sum(slots.size for slots in self._categories.values())
+        return len(self._numbers) + cycles + slots
 
     def encode(self, row: Mapping[str, Any], place: str = "") -> Encoded:
         """The row in numbers; a value that cannot be is a ValueError, and nothing is learnt."""
@@ -112,6 +119,11 @@ class Encoder:
             if value is not None and statistics.add(value):
                 x[index] = statistics.standardise(value, at_most=LIMIT)
         first = len(numbers)
+        for name in self.columns.dates:
+            seconds = numbers[name]
+            if seconds is not None:
+                x[first : first + 2 * len(_CYCLES)] = _in_cycles(seconds)
+            first += 2 * len(_CYCLES)
         for name, slots in self._categories.items():
             x[first + slots.of(_name(row.get(name)))] = 1.0
             first += slots.size
@@ -160,8 +172,27 @@ def _name(value: Any) -> str:
     return "" if missing else str(value).strip()
 
 
+def _in_cycles(seconds: float) -> NDArray[np.float64]:
+    """Where in the day, the week and the year, as sines and cosines of variance one."""
+    angles = 2 * np.pi * (seconds / _CYCLES)
+    return math.sqrt(2) * np.concatenate([np.sin(angles), np.cos(angles)])
+
+
+def is_date(value: Any) -> bool:
+    """Whether it is a date, or text that is one and no number.
+
+    >>> is_date("2024-05-01 12:00"), is_date("20240501"), is_date(3.0)
+    (True, False, False)
+    """
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return is_number(value)
+    return False
+
+
 def is_number(value: Any) -> bool:
-    """Whether it can be read as one."""
+    """Whether it can be read as one; a date can, in seconds."""
     try:
         _as_number(value)
     except _UNREADABLE:

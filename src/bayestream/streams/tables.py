@@ -10,7 +10,15 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from bayestream.streams.encoder import Columns, Encoded, Encoder, Task, is_number, written
+from bayestream.streams.encoder import (
+    Columns,
+    Encoded,
+    Encoder,
+    Task,
+    is_date,
+    is_number,
+    written,
+)
 from bayestream.streams.files import Row, Values, read
 from bayestream.types import Example, Stream
 
@@ -38,8 +46,9 @@ def encoded(
     """An encoder for the source's columns, and its rows through it, as they are asked for.
 
     The source is a file, a folder, "-" or any iterable of rows: dicts, arrays, or pairs of one of
-    these and a target. A column is numeric if the first value in it is a number, unless it is named
-    in `categorical`; of arrays, columns are named "0", "1", … and `target` may count from the end.
+    these and a target. A column is numeric, or of dates, if the first value in it is a number or a
+    date, unless it is named in `categorical`; of arrays, columns are named "0", "1", … and `target`
+    may count from the end.
     Columns are those of the first 100 rows of a file; from other sources, which may be live, as few
     rows are read ahead as show a value of every column.
     """
@@ -54,10 +63,10 @@ def encoded(
             f"target must hold numbers, got {first[name]!r} in {name}; is the task classification?"
         )
     inputs = [column for column in first if column not in (name, *ignore)]
-    kinds = {c: c not in categorical and is_number(first[c]) for c in inputs}
-    columns = Columns(
-        tuple(c for c in inputs if kinds[c]), tuple(c for c in inputs if not kinds[c])
-    )
+    named = [c for c in inputs if c in categorical or not is_number(first[c])]
+    dates = [c for c in inputs if c not in named and is_date(first[c])]
+    numeric = [c for c in inputs if c not in (*named, *dates)]
+    columns = Columns(tuple(numeric), tuple(named), tuple(dates))
     encoder = Encoder(columns, target=name, task=task, ignore=ignore, slots=slots, classes=classes)
     return encoder, _encode_all(encoder, chain(head, rows))
 
@@ -82,7 +91,7 @@ def table(source: Source, *, on_bad: Literal["raise", "skip"] = "raise", **optio
     >>> rows = [{"size": 1.0, "colour": "red", "y": 2.0}, {"size": 2.0, "colour": "blue", "y": 4.0}]
     >>> found = table(rows, target="y", task="regression", slots=3)
     >>> found.columns, found.stream.examples.x.shape
-    (Columns(numeric=('size',), categorical=('colour',)), (2, 4))
+    (Columns(numeric=('size',), categorical=('colour',), dates=()), (2, 4))
     """
     if on_bad not in ("raise", "skip"):
         raise ValueError(f"on_bad must be 'raise' or 'skip', got {on_bad!r}.")
