@@ -186,7 +186,7 @@ def rivers(make: Callable[[str, int], Any]) -> Callable[[str, int], Score]:
         case, model = CASES[name], make(CASES[name].task, seed)
         losses, errors, begin = [], [], time.perf_counter()
         for row, (x, y) in enumerate(case.rows(seed)):
-            x = {k: v.timestamp() if isinstance(v, datetime) else v for k, v in x.items()}
+            x = {str(k): v.timestamp() if isinstance(v, datetime) else v for k, v in x.items()}
             if case.task == "classification":
                 p = model.predict_proba_one(x)
                 errors.append(max(p, key=p.get, default=None) != y)
