@@ -142,39 +142,60 @@ class Score(NamedTuple):
     microseconds: float  # a row, after compilation
 
 
-def ours(make: Callable[[Sequence[int], Any], bs.Estimator]) -> Callable[[str, int], Score]:
-    """A learner of this library on rows as `bayestream run` encodes them."""
+Make = Callable[[Sequence[int], Any], bs.Estimator]  # from sizes and likelihood
+
+
+class Forecasts(NamedTuple):
+    """What a learner said of every row before it learnt from it, in standardised units."""
+
+    values: Any  # as `bayestream run` records them
+    y: np.ndarray  # labels: classes, or numbers in units of the rows before
+    scale: np.ndarray  # of these units; NaN before they are known
+    microseconds: float  # a row, after compilation
+
+
+def forecasts(make: Make, name: str, seed: int, *, times: int = 1) -> Forecasts:
+    """A learner of this library on rows as `bayestream run` encodes them; the last time counts."""
+    found, task = table(name, seed), CASES[name].task
+    outputs = CASES[name].classes if task == "classification" else 1
+    numbers, classes = bs.likelihoods.adaptive_student_t(), bs.likelihoods.categorical()
+    sizes = [found.stream.examples.x.shape[1], 50, outputs]
+    learner = make(sizes, numbers if outputs == 1 else classes)
+    start = learner.init(jax.random.key(seed))
+    values, spent = None, 0.0
+    for _ in range(times):
+        begin = time.perf_counter()
+        _, records = bs.run(learner, start, found.stream, record=record, progress=False)
+        values = jax.tree.map(np.asarray, records.values)
+        spent = 1e6 * (time.perf_counter() - begin) / len(found.rows)
+    if task == "classification":
+        label = np.asarray(found.stream.examples.y, int)
+        return Forecasts(values, label, np.ones(len(label)), spent)
+    scale, centre, target = (
+        np.array([getattr(row, field) for row in found.rows], float)
+        for field in ("scale", "centre", "target")
+    )
+    return Forecasts(values, (target - centre) / scale, scale, spent)
+
+
+def ours(make: Make) -> Callable[[str, int], Score]:
+    """A learner of this library."""
 
     def score(name: str, seed: int) -> Score:
-        found, task = table(name, seed), CASES[name].task
-        outputs = CASES[name].classes if task == "classification" else 1
-        likelihoods = bs.likelihoods
-        believed = likelihoods.categorical() if outputs > 1 else likelihoods.adaptive_student_t()
-        learner = make([found.stream.examples.x.shape[1], 50, outputs], believed)
-        start = learner.init(jax.random.key(seed))
-        for _ in range(2):  # the first compiles
-            begin = time.perf_counter()
-            _, records = bs.run(learner, start, found.stream, record=record, progress=False)
-            values = jax.tree.map(np.asarray, records.values)
-            spent = 1e6 * (time.perf_counter() - begin) / len(found.rows)
-        if task == "classification":
-            label = np.asarray(found.stream.examples.y, int)
+        values, y, scale, spent = forecasts(make, name, seed, times=2)  # the first compiles
+        if CASES[name].task == "classification":
             p = values["probabilities"]
-            chance = np.maximum(p[np.arange(len(label)), label], 1e-38)
-            wrong = np.mean(p.argmax(axis=1) != label)
+            chance = np.maximum(p[np.arange(len(y)), y], 1e-38)
+            wrong = np.mean(p.argmax(axis=1) != y)
             return Score(float(wrong), float(-np.log(chance).mean()), None, None, spent)
-        scale, centre, target = (
-            np.array([getattr(row, field) for row in found.rows], float)
-            for field in ("scale", "centre", "target")
-        )
         known = np.isfinite(scale)
-        y = (target - centre) / scale
         error = np.sqrt(np.mean((scale * (values["mean"] - y))[known] ** 2))
         nlpd = np.mean((np.log(scale) - log_density(y, values["parts"]))[known])
         rank = distribution(y, values["parts"])
         inside, change = (rank > 0.05) & (rank < 0.95), CASES[name].change
         after = None if change is None else float(inside[change : change + 300].mean())
-        return Score(float(error), float(nlpd), float(inside[len(y) // 2 :].mean()), after, spent)
+        late = float(inside[len(y) // 2 :].mean())
+        return Score(float(error), float(nlpd), late, after, spent)
 
     return score
 
