@@ -147,6 +147,7 @@ def test_the_score_of_an_average_is_that_of_the_mixture():
         np.testing.assert_allclose(found, exact, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_many_inputs_are_forecast_as_one_by_one(followed):
     average, state, *_ = followed
     many = bs.predictive.default(average, state, XS[:3])
@@ -207,6 +208,7 @@ def test_its_belief_over_one_network_is_the_mixture_over_settings(followed):
     np.testing.assert_allclose(found, covariance / deviations / deviations[:, None], atol=0.06)
 
 
+@pytest.mark.slow
 def test_networks_of_several_kinds_are_one_network_with_shares():
     def make(activation, **setting):
         model = bs.models.mlp([2, 3, 1], activation=activation)
@@ -228,6 +230,7 @@ def test_networks_of_several_kinds_are_one_network_with_shares():
     assert bs.predictive.linearized(average, state, XS[:2]).covariance.shape == (2, 1, 1)
 
 
+@pytest.mark.slow
 def test_settings_may_differ_in_method_and_likelihood():
     def make(method, likelihood, **setting):
         return bs.make(method, MODEL, likelihood, **setting)

@@ -57,7 +57,12 @@ def test_every_method_is_tried():
     assert set(SETTINGS) == set(REGISTRY) - {"orfit"}  # which has no numbers to set
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+QUICK = ("lofi", "vdekf", "ogd")  # one with kernels for each family, and one without a belief
+
+
+@pytest.mark.parametrize(
+    "method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in SETTINGS]
+)
 def test_settings_under_vmap_are_the_settings_one_by_one(method):
     settings = SETTINGS[method]
     stacked = {name: jnp.array(values) for name, values in settings.items()}
