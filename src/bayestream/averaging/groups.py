@@ -20,7 +20,7 @@ class Group(NamedTuple):
 
     factory: Factory
     same: dict[str, Any]  # what all have in common
-    numbers: dict[str, tuple[float, ...]]  # what they do not
+    numbers: dict[str, Array]  # what they do not, (M,) each
     places: tuple[int, ...]  # of its settings among all
     model: Model
 
@@ -30,12 +30,11 @@ class Group(NamedTuple):
         def one(numbers: dict[str, Array], *parts: Any) -> Any:
             return function(self.factory(**self.same, **numbers), *parts)
 
-        numbers = {name: jnp.array(values) for name, values in self.numbers.items()}
-        return jax.vmap(one, axis_size=len(self.places))(numbers, *stacked)
+        return jax.vmap(one, axis_size=len(self.places))(self.numbers, *stacked)
 
     def one(self, index: Array, stacked: Any) -> tuple[Estimator, Any]:
         """The learner of one setting of the group, and its part of what is stacked."""
-        numbers = {name: jnp.array(values)[index] for name, values in self.numbers.items()}
+        numbers = {name: values[index] for name, values in self.numbers.items()}
         return self.factory(**self.same, **numbers), jax.tree.map(lambda a: a[index], stacked)
 
 
@@ -51,7 +50,9 @@ def grouped(factory: Factory, settings: Sequence[Setting]) -> list[Group]:
         values = {name: tuple(settings[place][name] for place in chosen) for name in first}
         varied = {n: v for n, v in values.items() if _is_data(v[0]) and len(set(v)) > 1}
         same = {name: value for name, value in first.items() if name not in varied}
-        groups.append(Group(factory, same, varied, tuple(chosen), factory(**first).model))
+        # The same arrays wherever they are used: a compiler then sees that they are.
+        numbers = {name: jnp.array(each) for name, each in varied.items()}
+        groups.append(Group(factory, same, numbers, tuple(chosen), factory(**first).model))
     return groups
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bayestream.networks.rows import Rows, weighted
 from bayestream.types import Array, Likelihood, Model
@@ -76,9 +78,15 @@ def output_rows(model: Model, params: Array, xs: Array) -> tuple[Array, Rows]:
 
     def one(x: Array) -> tuple[Array, Rows]:
         eta, activations, pull_back = model.linearize(params, x)
-        return eta, Rows(activations, jax.vmap(pull_back)(jnp.eye(eta.size, dtype=eta.dtype)))
+        return eta, Rows(activations, jax.vmap(pull_back)(_basis(eta.size, eta.dtype)))
 
     return jax.vmap(one)(xs)
+
+
+@lru_cache(maxsize=64)
+def _basis(size: int, dtype: Any) -> Any:
+    """The unit vectors; always the same array, so that a compiler sees two uses of it as one."""
+    return np.eye(size, dtype=dtype)
 
 
 def jacobian(model: Model, params: Array, x: Array) -> tuple[Array, Array]:
