@@ -53,13 +53,17 @@ def run(
 ) -> None:
     """Learn from rows one by one, each forecast before it is learnt from.
 
-    Prints rolling scores; writes a forecast with its uncertainty for every row (forecasts.csv), the
-    rows that were skipped and why (skipped.csv), and a picture of the scores (scores.png). Columns
-    are standardised, and categories encoded, with the rows so far alone.
+    Prints rolling scores, how fast the world moves, and where it changed at once; writes a forecast
+    with its uncertainty for every row (forecasts.csv), the rows that were skipped and why
+    (skipped.csv), and a picture of the scores (scores.png). Columns are standardised, and
+    categories encoded, with the rows so far alone. Unless a method or an option of one is given,
+    it learns with several settings at once, and believes those that forecast best.
 
     **Examples:**
 
-    `bayestream run --data my.csv --target price --method lofi`
+    `bayestream run --data my.csv --target price`
+
+    `bayestream run --data my.csv --target price --method lofi --set drift=1e-5`
 
     `bayestream run --data river/Phishing --hidden 20`
 
