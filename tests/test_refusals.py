@@ -100,17 +100,17 @@ class Source:
 def test_a_forecast_that_is_not_finite_is_never_printed_as_a_class():
     row = bs.streams.Encoded("row 1", np.zeros(1), 0.0, "yes", 0.0, 1.0, 2)
     values = {"probabilities": np.array([[np.nan, np.nan], [0.9, 0.1]])}
-    lines, losses = journal.Labels(Source()).write([row, row], values)
+    lines, losses, _ = journal.Labels(Source()).write([row, row], values)
     assert [line[2] for line in lines] == ["not finite", "yes"]
     assert losses[:, 0].tolist() == [1.0, 0.0]
 
 
 def test_a_number_that_is_not_finite_is_said_to_be_so():
     row = bs.streams.Encoded("row 1", np.zeros(1), 0.0, 3.0, 1.0, 2.0)
-    spread = dict.fromkeys(("deviation", "scale"), np.ones(2))
     middle = {name: np.array([np.inf, 1.0]) for name in ("mean", "low", "high")}
-    lines, losses = journal.Numbers().write(
-        [row, row], {**spread, **middle, "dof": np.full(2, np.inf)}
+    parts = np.array([[[1.0, mean, 1.0, np.inf]] for mean in middle["mean"]])
+    lines, losses, _ = journal.Numbers().write(
+        [row, row], {"deviation": np.ones(2), **middle, "parts": parts}
     )
     assert set(lines[0][2:]) == {"not finite"}
     assert lines[1][2] == "3"  # 1 + 2 · 1
@@ -118,15 +118,19 @@ def test_a_number_that_is_not_finite_is_said_to_be_so():
     assert losses[1, 0] == 0
 
 
-def test_a_density_in_the_journal_is_the_forecasts_own():
-    error = np.array([0.3, -2.0, 40.0])
-    for dof in (3.0, 8.0):
-        forecast = bs.forecasts.StudentTForecast(
-            jnp.zeros((3, 1)), jnp.ones((3, 1)), jnp.asarray(dof)
-        )
-        expected = forecast.log_density(jnp.asarray(error)[:, None])
-        found = journal.log_density(error, np.full(3, dof))
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+def test_densities_and_distributions_in_the_journal_are_the_forecasts_own():
+    y = np.array([0.3, -2.0, 40.0])
+    normal = bs.forecasts.GaussianForecast(jnp.ones((1, 3, 1)), jnp.full((1, 3, 1, 1), 4.0))
+    heavy = bs.forecasts.StudentTForecast(
+        jnp.zeros((2, 3, 1)), jnp.ones((2, 3, 1)), jnp.array([3.0, 8.0])
+    )
+    forecast = bs.forecasts.AveragedForecast(jnp.array([0.5, 0.2, 0.3]), (normal, heavy))
+    parts = np.array([[0.5, 1.0, 2.0, np.inf], [0.2, 0.0, 1.0, 3.0], [0.3, 0.0, 1.0, 8.0]])
+    parts = np.repeat(parts[None], 3, axis=0)
+    expected = forecast.log_density(jnp.asarray(y)[:, None])
+    np.testing.assert_allclose(journal.log_density(y, parts), expected, rtol=1e-12)
+    expected = forecast.cdf(jnp.asarray(y)[:, None])[:, 0]
+    np.testing.assert_allclose(journal.distribution(y, parts), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--set", "drift=1e260"], 1)])
