@@ -56,8 +56,9 @@ inline void parallel(ffi::ThreadPool& pool, Index count, const std::function<voi
 // Runs work(0), ..., work(count - 1), on however many threads.
 using Runner = std::function<void(Index count, const std::function<void(Index)>& work)>;
 
-// Below this many numbers a second thread costs more than it saves.
-constexpr Index kAlone = 1 << 16;
+// Below this many numbers a second thread costs more than it saves: of one belief, whose parts meet
+// twice, and of several.
+constexpr Index kAlone = 1 << 16, kAloneTogether = 1 << 14;
 
 // Calls one(b, parts, run) for each belief of a batch, of so many numbers each: either beliefs or
 // the parts of each go to different threads.
@@ -66,7 +67,7 @@ void for_beliefs(ffi::ThreadPool& pool, Index batch, Index numbers, const One& o
   const Runner serial = [](Index count, const std::function<void(Index)>& work) {
     for (Index i = 0; i < count; ++i) work(i);
   };
-  if (batch > 1 && batch * numbers > kAlone)
+  if (batch > 1 && batch * numbers > kAloneTogether)
     return parallel(pool, batch, [&](Index b) { one(b, 1, serial); });
   const Index parts = numbers > kAlone ? std::max<Index>(1, pool.num_threads()) : 1;
   const Runner together = [&](Index count, const std::function<void(Index)>& work) {
