@@ -100,20 +100,10 @@ ffi::Error diagonal_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t
 
 template <ffi::DataType kType>
 auto binding() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .Attr<ffi::Span<const std::int64_t>>("layout")
-      .Attr<bool>("keeps_variance")
-      .Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>();
+  return with_buffers<kType, 6, 4>(ffi::Ffi::Bind()
+                                       .Ctx<ffi::ThreadPool>()
+                                       .Attr<ffi::Span<const std::int64_t>>("layout")
+                                       .Attr<bool>("keeps_variance"));
 }
 
 }  // namespace

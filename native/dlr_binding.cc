@@ -240,36 +240,10 @@ ffi::Error dlr_spread(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout
   return ffi::Error::Success();
 }
 
-template <ffi::DataType kType>
-auto spread_binding() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .Attr<ffi::Span<const std::int64_t>>("layout")
-      .Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>();
-}
-
-template <ffi::DataType kType>
+template <ffi::DataType kType, int kArguments, int kResults>
 auto binding() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .Attr<ffi::Span<const std::int64_t>>("layout")
-      .Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>()
-      .template Ret<ffi::Buffer<kType>>();
+  return with_buffers<kType, kArguments, kResults>(
+      ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Attr<ffi::Span<const std::int64_t>>("layout"));
 }
 
 }  // namespace
@@ -277,11 +251,11 @@ auto binding() {
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float32,
                               bayestream::dlr_condition<xla::ffi::F32>,
-                              bayestream::binding<xla::ffi::F32>());
+                              (bayestream::binding<xla::ffi::F32, 7, 5>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float64,
                               bayestream::dlr_condition<xla::ffi::F64>,
-                              bayestream::binding<xla::ffi::F64>());
+                              (bayestream::binding<xla::ffi::F64, 7, 5>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_spread_float32, bayestream::dlr_spread<xla::ffi::F32>,
-                              bayestream::spread_binding<xla::ffi::F32>());
+                              (bayestream::binding<xla::ffi::F32, 5, 1>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_spread_float64, bayestream::dlr_spread<xla::ffi::F64>,
-                              bayestream::spread_binding<xla::ffi::F64>());
+                              (bayestream::binding<xla::ffi::F64, 5, 1>()));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "kernels.h"
@@ -74,6 +75,18 @@ void for_beliefs(ffi::ThreadPool& pool, Index batch, Index numbers, const One& o
     parallel(pool, count, work);
   };
   for (Index b = 0; b < batch; ++b) one(b, parts, parts == 1 ? serial : together);
+}
+
+// A binding that goes on with so many arguments and then results, at least one, all of one type.
+template <ffi::DataType kType, int kArguments, int kResults, typename Binding>
+auto with_buffers(Binding binding) {
+  using Buffer = ffi::Buffer<kType>;
+  if constexpr (kArguments > 0)
+    return with_buffers<kType, kArguments - 1, kResults>(std::move(binding).template Arg<Buffer>());
+  else if constexpr (kResults > 1)
+    return with_buffers<kType, 0, kResults - 1>(std::move(binding).template Ret<Buffer>());
+  else
+    return std::move(binding).template Ret<Buffer>();
 }
 
 // Results alias their arguments; copied only if XLA chose otherwise.
