@@ -10,7 +10,7 @@ import pytest
 
 import bayestream as bs
 from bayestream.estimators.spaces import Range
-from bayestream.tuning import objectives
+from bayestream.evaluation import evaluate
 from bayestream.tuning.tune import NOISE, build
 
 pytest.importorskip("optuna")
@@ -222,7 +222,7 @@ def test_trials_together_have_the_values_they_have_alone(monkeypatch):
         for lane in range(3):
             own = {name: float(values[lane]) for name, values in numbers.items()}
             np.testing.assert_allclose(together.losses[lane], objective.value(make(own)), rtol=1e-9)
-    monkeypatch.setattr(objectives, "_TOGETHER", 1)
+    monkeypatch.setattr(evaluate, "_TOGETHER", 1)
     few = bs.tune.prequential(STREAM).values(make, numbers, 3, lambda: None)
     again = bs.tune.prequential(STREAM).values(make, numbers, 3, lambda: None)
     np.testing.assert_array_equal(few.losses, again.losses)

@@ -153,7 +153,9 @@ def averaged(factory: Factory, settings: Sequence[Setting], *, forget: float = 0
         return jnp.min(jnp.concatenate(counts))
 
     belief = committee(groups)
-    certain = any(factory(**setting).covariance_of is None for setting in settings)
+    # Made with numbers that are known, each setting is checked.
+    alone = [factory(**setting) for setting in settings]
+    certain = any(learner.covariance_of is None for learner in alone)
     return Estimator(
         model=belief.model,
         likelihood=likelihood,

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 _ALLOWED = 0.25  # surprise a step that is nothing yet
 _ALARM = 15.0  # of what is more, summed
 _LARGEST = 3.0  # that one step can bring: an outlier is not a change
-_RATE = (
-    0.005  # of the running mean, above which surprise counts: a belief may be too sure of itself
-)
+_RATE = 0.005  # of the running mean that surprise must exceed: a belief may be too sure of itself
 _WARM_UP = 200  # steps before the first alarm
 _QUIET = 200  # steps after one that belong to it
 

@@ -224,11 +224,16 @@ def _cut(stream: Stream, first: int, last: int) -> Stream:
 _TOGETHER = 2**28
 
 
-def _groups(learner: Estimator, streams: Sequence[Stream]) -> Iterator[list[int]]:
-    shapes = jax.tree.leaves(jax.eval_shape(learner.init, jax.random.key(0)))
+def room_for(init: Callable[[Key], State]) -> int:
+    """How many states such as `init` makes may run together."""
+    shapes = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0)))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in shapes)
+    return max(1, _TOGETHER // size)
+
+
+def _groups(learner: Estimator, streams: Sequence[Stream]) -> Iterator[list[int]]:
     alike = len({len(stream) for stream in streams}) == 1
-    count = max(1, _TOGETHER // size) if alike else 1
+    count = room_for(learner.init) if alike else 1
     trials = list(range(len(streams)))
     return (trials[first : first + count] for first in range(0, len(trials), count))
 

@@ -214,7 +214,7 @@ def step(
     return state, kept
 
 
-def _one_step(
+def one_step(
     estimator: Estimator, record: Record | None, state: State, example: Example, key: Key | None
 ) -> tuple[State, Any]:
     """The state after it, what was recorded, and how many updates have been refused so far."""
@@ -224,7 +224,7 @@ def _one_step(
     return state, (kept, estimator.refused(state))
 
 
-_step = jax.jit(_one_step, static_argnums=(0, 1))
+_step = jax.jit(one_step, static_argnums=(0, 1))
 
 
 def refuse(bad: Sequence[Skipped]) -> None:
@@ -262,7 +262,7 @@ def _scan(
 ) -> tuple[State, Any]:
     def body(state: State, item: tuple[Example, Array]) -> tuple[State, Any]:
         example, position = item
-        return _one_step(estimator, record, state, example, _key_of(key, position))
+        return one_step(estimator, record, state, example, key_of(key, position))
 
     return jax.lax.scan(body, state, (examples, positions))
 
@@ -290,11 +290,12 @@ def _scan_delayed(
         asked, learnt, position, new, _ = tick
         state = jax.lax.cond(new, estimator.predict, lambda state: state, state)
         kept = None if record is None else record(estimator, state, asked)
-        state = estimator.update(state, learnt.x, learnt.y, _key_of(key, position))
+        state = estimator.update(state, learnt.x, learnt.y, key_of(key, position))
         return state, (kept, estimator.refused(state))
 
     return jax.lax.scan(body, state, block)
 
 
-def _key_of(key: Key | None, position: Array) -> Key | None:
+def key_of(key: Key | None, position: Array) -> Key | None:
+    """The key of the example at that position of the stream."""
     return None if key is None else jax.random.fold_in(key, position)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,19 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bayestream.evaluation.evaluate import METRICS, Forecaster, labelled, score_each
+from bayestream.evaluation.evaluate import METRICS, Forecaster, labelled, room_for, score_each
 from bayestream.forecasts import predictive
 from bayestream.running.chunks import chunked
 from bayestream.running.refusals import RefusedError, is_most, labels
-from bayestream.running.run import Record, refuse, run
+from bayestream.running.run import Record, key_of, one_step, refuse, run
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
 
 Make = Callable[[Mapping[str, Any]], Estimator]  # from numbers to a learner
 Numbers = Mapping[str, Array]  # of several learners, each (B,)
 Ask = Callable[[], None]  # whether to go on; raises if not
 _NLPD = (("nlpd", METRICS["nlpd"]),)
-# States of this many bytes in all run together; larger ones gain nothing from company.
-_TOGETHER = 2**28
 
 
 class Values(NamedTuple):
@@ -105,9 +103,7 @@ def validation(
 def _lanes(make: Make, numbers: Numbers, count: int) -> Iterator[tuple[Numbers, int]]:
     """As many learners at a time as their states leave room for."""
     first = {name: values[0] for name, values in numbers.items()}
-    shapes = jax.eval_shape(lambda key: make(first).init(key), jax.random.key(0))
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    room = max(1, _TOGETHER // size)
+    room = room_for(lambda key: make(first).init(key))
     for start in range(0, count, room):
         own = {name: values[start : start + room] for name, values in numbers.items()}
         yield own, min(room, count - start)
@@ -193,10 +189,8 @@ def _advance(
 
         def body(state: State, item: tuple[Example, Array]) -> tuple[State, Any]:
             example, position = item
-            state = learner.predict(state)
-            kept = None if record is None else record(learner, state, example)
-            own_key = jax.random.fold_in(key, position)
-            return learner.update(state, example.x, example.y, own_key), kept
+            state, (kept, _) = one_step(learner, record, state, example, key_of(key, position))
+            return state, kept
 
         return jax.lax.scan(body, state, (examples, positions))
 
@@ -231,11 +225,7 @@ def _joined(parts: list[Values]) -> Values:
     return Values(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 
-@lru_cache(maxsize=64)
-def _digest(labels: bytes) -> str:
-    return hashlib.blake2b(labels, digest_size=8).hexdigest()
-
-
 def _fingerprint(stream: Stream) -> str:
     labels = np.ascontiguousarray(stream.examples.y, np.float64)
-    return f"{stream.examples.x.shape} {_digest(labels.tobytes())}"
+    digest = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
+    return f"{stream.examples.x.shape} {digest}"
