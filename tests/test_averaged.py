@@ -275,6 +275,10 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence():
     make = lambda sizes: bs.lofi(bs.models.mlp(sizes), NOISE, rank=1)  # noqa: E731
     with pytest.raises(ValueError, match="same inputs and outputs"):
         bs.averaged(make, bs.grid(sizes=[(2, 1), (3, 1)]))
+    with pytest.raises(TypeError, match=r"drift must be a list of values to combine, got 0\.1"):
+        bs.grid(drift=0.1)
+    with pytest.raises(ValueError, match="drift must be a number that is not negative"):
+        learner(drift=[0.0, -1.0])
     with pytest.raises(ValueError, match="at least one"):
         bs.averaged(make, [])
     with pytest.raises(ValueError, match="forget must be a number from 0 to 1"):

@@ -46,6 +46,9 @@ def grid(**values: Sequence[Any]) -> list[dict[str, Any]]:
     >>> grid(prior_precision=[1.0, 10.0], rank=[5])
     [{'prior_precision': 1.0, 'rank': 5}, {'prior_precision': 10.0, 'rank': 5}]
     """
+    for name, several in values.items():
+        if isinstance(several, str) or not hasattr(several, "__iter__"):
+            raise TypeError(f"{name} must be a list of values to combine, got {several!r}.")
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
