@@ -209,25 +209,63 @@ def test_its_belief_over_one_network_is_the_mixture_over_settings(followed):
 
 
 @pytest.mark.slow
-def test_networks_of_several_kinds_are_one_network_with_shares():
+def test_several_networks_are_one_whose_output_is_their_weighted_mean():
     def make(activation, **setting):
         model = bs.models.mlp([2, 3, 1], activation=activation)
         return bs.lofi(model, NOISE, rank=2, **setting)
 
-    average = bs.averaged(
-        make, bs.grid(activation=[jnp.tanh, jax.nn.gelu], drift=[0.0, 1e-3, 1e-2])
-    )
-    state, _ = bs.run(average, average.init(jax.random.key(0)), (XS, YS))
-    assert average.mean(state).shape == (average.model.size,) == (2 * 13 + 2,)
-    shares = [state.weights[:3].sum(), state.weights[3:].sum()]
-    np.testing.assert_allclose(average.mean(state)[-2:], shares, rtol=1e-12)
-    plain = bs.predictive.plugin(average, state, XS[:2])
-    # The network at its mean weights is near the mixture's mean, whose weights differ little.
-    np.testing.assert_allclose(
-        plain.mean, bs.predictive.default(average, state, XS[:2]).mean, atol=0.1
-    )
-    assert average.sample(state, jax.random.key(0), 4).shape == (4, 28)
-    assert bs.predictive.linearized(average, state, XS[:2]).covariance.shape == (2, 1, 1)
+    settings = bs.grid(activation=[jnp.tanh, jax.nn.gelu], drift=[0.0, 1e-3])
+    average = bs.averaged(make, settings)
+    key = jax.random.key(0)
+    state, _ = bs.run(average, average.init(key), (XS, YS))
+    assert average.mean(state).shape == (average.model.size,) == (4 * 13 + 4,)
+    alone = [make(**setting) for setting in settings]
+    states = [bs.run(each, each.init(key), (XS, YS))[0] for each in alone]
+    weights = np.asarray(state.weights)
+    for x in XS[:3]:
+        said = [e.model.apply(e.mean(s), x) for e, s in zip(alone, states, strict=True)]
+        found = average.model.apply(average.mean(state), x)
+        np.testing.assert_allclose(found, weights @ np.stack(said), rtol=1e-10)
+        spread = [
+            bs.predictive.linearized(e, s, x[None]).covariance[0] - 0.1
+            for e, s in zip(alone, states, strict=True)
+        ]
+        found = bs.predictive.linearized(average, state, x[None]).covariance[0] - 0.1
+        np.testing.assert_allclose(found, np.tensordot(weights**2, spread, 1), rtol=1e-8)
+    draws = average.sample(state, key, 4000)
+    parts = [
+        np.sqrt(np.diag(e.covariance_between(s, np.eye(13))))
+        for e, s in zip(alone, states, strict=True)
+    ]
+    mean = np.asarray(average.mean(state))
+    deviations = (draws - mean)[:, :52] / np.concatenate(parts)
+    np.testing.assert_allclose(np.std(deviations, axis=0), 1, atol=0.06)
+    np.testing.assert_allclose(draws[:, 52:], np.tile(weights, (4000, 1)), rtol=1e-12)
+
+
+def test_switching_shares_weight_evenly(followed):
+    settings, make, _ = learner()
+    average = bs.averaged(make, settings, forget=0.95, switching=0.01)
+    _, records = bs.run(average, average.init(jax.random.key(0)), (XS, YS), record=weights)
+    by_hand = np.full(4, 0.25)
+    for row, log_p in zip(records.values[1:], followed[-1], strict=False):
+        by_hand = by_hand**0.95 * np.exp(log_p)
+        by_hand = 0.99 * by_hand / by_hand.sum() + 0.01 / 4
+        np.testing.assert_allclose(row, by_hand, rtol=1e-10)
+
+
+def test_which_activation_is_data_like_the_rest():
+    settings = [{"activation": f, "drift": 1e-3} for f in (jnp.tanh, jax.nn.gelu)]
+    average = bs.self_tuning([2, 3, 1], NOISE, settings=settings, rank=2)
+    start = average.init(jax.random.key(0))
+    assert len(start.members) == 1
+    state, _ = bs.run(average, start, (XS, YS))
+    for i, setting in enumerate(settings):
+        model = bs.models.mlp([2, 3, 1], activation=setting["activation"], fan_in_scaled=True)
+        alone = bs.lofi(model, NOISE, rank=2, drift=1e-3)
+        own, _ = bs.run(alone, alone.init(jax.random.key(0)), (XS, YS))
+        mean = average.mean(state)[i * model.size : (i + 1) * model.size]
+        np.testing.assert_allclose(mean, alone.mean(own), rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from bayestream.averaging.committee import committee, covariance_of
 from bayestream.averaging.groups import Factory, Setting, grouped, shares
-from bayestream.checks import check_fraction
+from bayestream.checks import check_fraction, is_exactly
 from bayestream.forecasts import (
     AveragedForecast,
     CategoricalForecast,
@@ -52,7 +52,13 @@ def grid(**values: Sequence[Any]) -> list[dict[str, Any]]:
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
-def averaged(factory: Factory, settings: Sequence[Setting], *, forget: float = 0.99) -> Estimator:
+def averaged(
+    factory: Factory,
+    settings: Sequence[Setting],
+    *,
+    forget: float = 0.99,
+    switching: float = 0.0,
+) -> Estimator:
     """Learn with several settings at once, and believe each as far as it forecasts well.
 
     Dynamic model averaging (Raftery, Kárný & Ettler 2010): each setting is a learner, its weight
@@ -66,6 +72,9 @@ def averaged(factory: Factory, settings: Sequence[Setting], *, forget: float = 0
             network) is a program of its own; all must forecast the same kind of thing.
         forget: f, from 0 to 1. Evidence n observations old counts f^n: 0.99 looks back about a
             hundred, 1 is Bayesian model averaging. A missing label changes no weight.
+        switching: ε, from 0 to 1: the chance that from one observation to the next another setting
+            has become the right one, w ← (1 − ε) w + ε/M (the fixed share of Herbster & Warmuth
+            1998). With some, a setting that was wrong for long is heard as soon as it is right.
 
     The weights are in the state, `state.weights`, in the order of the settings. Of its belief over
     the network's parameters, `mean`, `covariance_between` and `sample` are those of the mixture;
@@ -82,6 +91,7 @@ def averaged(factory: Factory, settings: Sequence[Setting], *, forget: float = 0
     (4,)
     """
     check_fraction("forget", forget)
+    check_fraction("switching", switching)
     if not settings:
         raise ValueError("settings must hold at least one, got none.")
     groups = grouped(factory, settings)
@@ -116,8 +126,10 @@ def averaged(factory: Factory, settings: Sequence[Setting], *, forget: float = 0
     def learnt(state: AveragedState, evidence: Any, update: Any) -> AveragedState:
         """Each setting's own update, and the weights by what each had forecast."""
         densities, seen = map(of_all, zip(*each(evidence, state), strict=True))
-        faded = forget ** seen[0].astype(densities.dtype)
-        weights = _weighed(state.log_weights, densities, faded)
+        count = seen[0].astype(densities.dtype)
+        weights = _weighed(state.log_weights, densities, forget**count)
+        if not is_exactly(switching, 0):
+            weights = _mixed(weights, 1 - (1 - switching) ** count)
         return AveragedState(tuple(each(update, state)), weights)
 
     def update(state: AveragedState, x: Any, y: Any, key: Key | None = None) -> AveragedState:
@@ -155,9 +167,10 @@ def averaged(factory: Factory, settings: Sequence[Setting], *, forget: float = 0
         counts = each(lambda learner, own: learner.refused(own), state)
         return jnp.min(jnp.concatenate(counts))
 
-    belief = committee(groups)
     # Made with numbers that are known, each setting is checked.
     alone = [factory(**setting) for setting in settings]
+    model = alone[0].model
+    belief = committee(groups, one_network=all(each.model is model for each in alone))
     certain = any(learner.covariance_of is None for learner in alone)
     return Estimator(
         model=belief.model,
@@ -195,6 +208,12 @@ def _weighed(log_weights: Array, evidence: Array, forget: Array) -> Array:
     evidence = jnp.where(jnp.isfinite(best), jnp.maximum(evidence - best, _LEAST), 0.0)
     found = forget * log_weights + evidence
     return found - jax.nn.logsumexp(found)
+
+
+def _mixed(log_weights: Array, share: Array) -> Array:
+    """Log of (1 − share) w + share/M."""
+    even = jnp.log(share / log_weights.size)
+    return jnp.logaddexp(jnp.log1p(-share) + log_weights, even)
 
 
 def _plain(forecast: Forecast) -> GaussianForecast | StudentTForecast | CategoricalForecast:

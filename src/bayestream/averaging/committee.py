@@ -24,98 +24,92 @@ class Committee(NamedTuple):
     sample: Callable[[Any, Key, int], Array]
 
 
-class _Mixture(NamedTuple):
-    """Σ w_i N(μ_i, Σ_i) over the settings of some groups, which have one network."""
+def committee(groups: Sequence[Group], *, one_network: bool) -> Committee:
+    """Of the groups' settings; its functions take a state with their members and weights."""
+    return _mixture(groups) if one_network else _ensemble(groups)
 
-    groups: Sequence[Group]
-    members: Sequence[Any]
-    weights: Sequence[Array]  # of each group's settings; in all, one
 
-    def mean(self) -> Array:
-        means = self._each(lambda learner, own: learner.mean(own))
-        return jnp.concatenate(self.weights) @ means
+def _mixture(groups: Sequence[Group]) -> Committee:
+    """Of one network: Σ w_i N(μ_i, Σ_i) over all settings."""
 
-    def covariance_between(self, J: Array) -> Array:
-        mean = self.mean()
+    def mean(state: Any) -> Array:
+        means = jnp.concatenate(_each(groups, _mean, state))
+        return jnp.concatenate(shares(groups, state.weights)) @ means
+
+    def covariance_between(state: Any, J: Array) -> Array:
+        middle = mean(state)
 
         def about_the_mean(learner: Estimator, own: Any) -> Array:
-            apart = J @ (learner.mean(own) - mean)
+            apart = J @ (learner.mean(own) - middle)
             return _posterior(learner.covariance_between)(own, J) + apart[:, None] * apart
 
-        return jnp.tensordot(jnp.concatenate(self.weights), self._each(about_the_mean), 1)
+        parts = jnp.concatenate(_each(groups, about_the_mean, state))
+        return jnp.tensordot(jnp.concatenate(shares(groups, state.weights)), parts, 1)
 
-    def sample(self, key: Key) -> Array:
-        """One draw: a setting at random, then parameters from its belief."""
+    def one(state: Any, key: Key) -> Array:
+        """A setting at random, then parameters from its belief."""
         key_which, key_draw = jax.random.split(key)
-        which = jax.random.categorical(key_which, jnp.log(jnp.concatenate(self.weights)))
-        sizes = [len(group.places) for group in self.groups]
+        weights = jnp.concatenate(shares(groups, state.weights))
+        which = jax.random.categorical(key_which, jnp.log(weights))
+        sizes = [len(group.places) for group in groups]
         draw = jnp.zeros(())
         for group, members, first in zip(
-            self.groups, self.members, accumulate([0, *sizes]), strict=False
+            groups, state.members, accumulate([0, *sizes]), strict=False
         ):
             learner, own = group.one(jnp.clip(which - first, 0, len(group.places) - 1), members)
             mine = _posterior(learner.sample)(own, key_draw, 1)[0]
             draw = jnp.where(which >= first, mine, draw)
         return draw
 
-    def _each(self, function: Callable[[Estimator, Any], Array]) -> Array:
-        pairs = zip(self.groups, self.members, strict=True)
-        return jnp.concatenate([group.each(function, members) for group, members in pairs])
+    def sample(state: Any, key: Key, count: int) -> Array:
+        return jax.vmap(lambda k: one(state, k))(jax.random.split(key, count))
+
+    return Committee(groups[0].model, mean, covariance_between, sample)
 
 
-def committee(groups: Sequence[Group]) -> Committee:
-    """Of the groups' settings; its functions take a state with their members and weights.
-
-    Of one network, the mixture over all settings. Of several, the model is their weighted mean
-    Σ s_g f_g(x), its parameters are all of theirs and then the shares s, and each network's belief
-    is the mixture over its own settings.
-    """
-    if all(group.model is groups[0].model for group in groups):
-
-        def everyone(state: Any) -> _Mixture:
-            return _Mixture(groups, state.members, shares(groups, state.weights))
-
-        return Committee(
-            groups[0].model,
-            lambda state: everyone(state).mean(),
-            lambda state, J: everyone(state).covariance_between(J),
-            lambda state, key, count: jax.vmap(everyone(state).sample)(
-                jax.random.split(key, count)
-            ),
-        )
-
-    cuts = list(accumulate(group.model.size for group in groups))
-
-    def networks(state: Any) -> list[_Mixture]:
-        parts = zip(groups, state.members, shares(groups, state.weights), strict=True)
-        return [_Mixture([group], [own], [w / jnp.sum(w)]) for group, own, w in parts]
-
-    def share(state: Any) -> Array:
-        return jnp.stack([jnp.sum(w) for w in shares(groups, state.weights)])
+def _ensemble(groups: Sequence[Group]) -> Committee:
+    """Of several networks: Σ w_i f_i(x); its parameters are all of theirs, then the weights."""
 
     def apply(params: Any, x: Array) -> Array:
-        own, share = params
-        outputs = [group.model.apply(p, x) for group, p in zip(groups, own, strict=True)]
-        return share @ jnp.stack(outputs)
+        own, weights = params
+        outputs = [
+            group.each(lambda learner, p: learner.model.apply(p, x), stacked)
+            for group, stacked in zip(groups, own, strict=True)
+        ]
+        return weights @ jnp.concatenate(outputs)
 
     def start(key: Key) -> Any:
-        sizes = jnp.array([len(group.places) for group in groups])
-        return [group.model.init(key) for group in groups], sizes / jnp.sum(sizes)
+        own = [group.each(lambda learner: learner.model.init(key)) for group in groups]
+        count = sum(len(group.places) for group in groups)
+        return own, jnp.full(count, 1 / count)
 
     def mean(state: Any) -> Array:
-        return jnp.concatenate([*(mixture.mean() for mixture in networks(state)), share(state)])
+        means = [part.reshape(-1) for part in _each(groups, _mean, state)]
+        return jnp.concatenate([*means, *shares(groups, state.weights)])
 
     def covariance_between(state: Any, J: Array) -> Array:
-        parts = zip(networks(state), jnp.split(J, cuts, axis=-1), strict=False)
-        return sum((m.covariance_between(part) for m, part in parts), jnp.zeros(()))
+        total, offset = jnp.zeros(()), 0
+        for group, members in zip(groups, state.members, strict=True):
+            count, size = len(group.places), group.model.size
+            own = jnp.moveaxis(
+                J[:, offset : offset + count * size].reshape(len(J), count, size), 1, 0
+            )
+            total += jnp.sum(group.each(_covariance_between, members, own), axis=0)
+            offset += count * size
+        return total
+
+    def one(state: Any, key: Key) -> Array:
+        keys = jax.random.split(key, sum(len(group.places) for group in groups))
+        draws: list[Array] = []
+        first = 0
+        for group, members in zip(groups, state.members, strict=True):
+            mine = keys[first : first + len(group.places)]
+            draws.append(group.each(_draw, members, mine).reshape(-1))
+            first += len(group.places)
+        return jnp.concatenate([*draws, *shares(groups, state.weights)])
 
     def sample(state: Any, key: Key, count: int) -> Array:
-        def one(key: Key) -> Array:
-            keys = jax.random.split(key, len(groups))
-            parts = zip(networks(state), keys, strict=True)
-            return jnp.concatenate([*(m.sample(k) for m, k in parts), share(state)])
-
-        return jax.vmap(one)(jax.random.split(key, count))
+        return jax.vmap(lambda k: one(state, k))(jax.random.split(key, count))
 
     model = models.wrap(apply, start, inputs=groups[0].model.inputs)
     return Committee(model, mean, covariance_between, sample)
@@ -130,6 +124,23 @@ def covariance_of(between: Callable[[Any, Array], Array]) -> Callable[[Any, Rows
         return jax.vmap(lambda J: between(state, J))(written)
 
     return of
+
+
+def _each(groups: Sequence[Group], function: Callable[..., Array], state: Any) -> list[Array]:
+    pairs = zip(groups, state.members, strict=True)
+    return [group.each(function, members) for group, members in pairs]
+
+
+def _mean(learner: Estimator, own: Any) -> Array:
+    return learner.mean(own)
+
+
+def _covariance_between(learner: Estimator, own: Any, J: Array) -> Array:
+    return _posterior(learner.covariance_between)(own, J)
+
+
+def _draw(learner: Estimator, own: Any, key: Key) -> Array:
+    return _posterior(learner.sample)(own, key, 1)[0]
 
 
 def _posterior(function: Callable[..., Array] | None) -> Callable[..., Array]:

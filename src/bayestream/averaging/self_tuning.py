@@ -8,18 +8,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bayestream.averaging.averaged import averaged, grid
+from bayestream.averaging.averaged import averaged
 from bayestream.averaging.groups import Setting
 from bayestream.estimators import lofi
 from bayestream.networks import models
-from bayestream.types import Estimator, EvolvingLikelihood, Likelihood
+from bayestream.types import Array, Estimator, EvolvingLikelihood, Likelihood
 
 # What measured best of its size over fourteen streams; docs/decisions.md has the table.
-SETTINGS: list[dict[str, Any]] = grid(
-    activation=[jax.nn.gelu, jnp.tanh],
-    prior_precision=[0.1],
-    drift=[0.0, 1e-4, 1e-3],
-)
+SETTINGS: list[dict[str, Any]] = [
+    {"activation": activation, "prior_precision": 0.1, "drift": drift}
+    for activation, drifts in (
+        (jax.nn.gelu, (0.0, 1e-3, 1e-1)),
+        (jnp.tanh, (0.0, 1e-3)),
+        (jax.nn.identity, (1e-4,)),
+    )
+    for drift in drifts
+]
 
 
 def self_tuning(
@@ -29,6 +33,7 @@ def self_tuning(
     settings: Sequence[Setting] = SETTINGS,
     rank: int = 10,
     forget: float = 0.99,
+    switching: float = 1e-3,
 ) -> Estimator:
     """LO-FI with the settings that forecast best at the moment: `averaged` over a measured grid.
 
@@ -41,15 +46,26 @@ def self_tuning(
         settings: of the learners: each an activation and options of `bs.lofi`.
         rank: L of every learner.
         forget: as in `bs.averaged`.
+        switching: as in `bs.averaged`.
 
     >>> import bayestream as bs
     >>> learner = bs.self_tuning([2, 5, 1], bs.likelihoods.adaptive_student_t(), rank=2)
     >>> learner.init(jax.random.key(0)).weights.shape
     (6,)
     """
+    known = [*dict.fromkeys(setting["activation"] for setting in settings)]
 
-    def factory(*, activation: Any, **options: Any) -> Estimator:
+    def factory(*, which: Any, **options: Any) -> Estimator:
+        # Which activation it is, is a number like the rest: one program serves all settings.
+        def activation(h: Array) -> Array:
+            return jnp.select([which == i for i in range(len(known))], [f(h) for f in known])
+
         model = models.mlp(sizes, activation=activation, fan_in_scaled=True)
         return lofi(model, likelihood, rank=min(rank, model.size), **options)
 
-    return averaged(factory, settings, forget=forget)
+    numbered = [
+        {**setting, "which": float(known.index(setting["activation"]))} for setting in settings
+    ]
+    for setting in numbered:
+        del setting["activation"]
+    return averaged(factory, numbered, forget=forget, switching=switching)
