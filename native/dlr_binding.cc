@@ -1,23 +1,11 @@
 // LO-FI's belief in memory, as XLA FFI calls: dlr_condition makes one step of it in place, and
 // dlr_spread says how much it doubts one example's outputs.
-#include <memory>
-#include <type_traits>
 #include <vector>
 
-#include "host.h"
-#include "kernels.h"
-#include "small.h"
+#include "passes.h"
 
 namespace bayestream {
 namespace {
-
-template <typename Real>
-Kernels<Real> choose() {
-  if constexpr (std::is_same_v<Real, float>)
-    return best(avx512_dlr_float, avx2_dlr_float, baseline_dlr_float);
-  else
-    return best(avx512_dlr_double, avx2_dlr_double, baseline_dlr_double);
-}
 
 // Alg. 2, l. 4-5: the predicted W is chol^-1 z, with the factor of I + q s W1' W1; the expanded W~
 // is then turn Z, where turn = [chol^-1, 0; 0, I].
@@ -44,6 +32,7 @@ struct Turn {
 // The small matrices between the two passes.
 struct Mixing {
   Matrix made;  // (L + M + 1, L + M): how the new rows, and below them the mean's step, are made of Z
+  Matrix gram;  // (L + M, L + M): W~ W~'
   std::vector<double> weights;  // (M): of G in that step
   std::vector<double> trust;    // (N): what G is multiplied by before
 };
@@ -68,86 +57,57 @@ Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scale
   solve_upper(gain, rows, weights.data(), 1);
   const std::vector<double> of_rows(weights.begin() + rank, weights.end());
   // l. 11-13: rotate W~ to its singular directions, largest first.
-  Matrix made = eigenvectors(turned(plain), rows);
+  const Matrix gram = turned(plain);
+  Matrix made = eigenvectors(gram, rows);
   made.insert(made.end(), weights.begin(), weights.end());
   // From W~ back to Z: made turn, one column of it after another.
   Matrix columns = transposed(made, rows + 1, rows);
   solve_upper(turned.root, rank, columns.data(), rows + 1);
-  return {transposed(columns, rows, rows + 1), of_rows, in};
+  return {transposed(columns, rows, rows + 1), gram, of_rows, in};
 }
 
-// The sums of the first pass.
-struct Sums {
-  Matrix plain, scaled, drift;  // (L + M, L + M)
-};
+// From this many numbers on, the kept rows, and the dropped ones, are turned among themselves so that
+// a good part of the second pass falls away; of a belief neither turn makes any difference.
+constexpr Index kTurned = 1 << 16;
 
+// `known` is W W' (L, L) of a belief that nothing waits for, or null.
 template <typename Real>
-Sums first_pass(const Task<Real>& task, const Kernels<Real>& kernels, Index parts,
-                const Runner& run) {
-  const Index rows = task.rank + task.rows(), squared = rows * rows;
-  const Index needed = kernels.gram_memory(task);
-  const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
-  Matrix plain(squared * parts, 0.0), scaled(plain), drift(plain);
-  run(parts, [&](Index part) {
-    kernels.gram(task, part, parts, memory.get() + part * needed,
-                 {&plain[part * squared], &scaled[part * squared], &drift[part * squared]});
-  });
-  for (Matrix* gram : {&plain, &scaled, &drift}) {
-    for (Index i = squared; i < squared * parts; ++i) (*gram)[i % squared] += (*gram)[i];
-    gram->resize(squared);
-  }
-  return {std::move(plain), std::move(scaled), std::move(drift)};
-}
-
-template <typename Real>
-void condition(Task<Real> task, Layers<Real>& layers, const Real* residual, Real threshold,
-               const Innovation<Real>& innovation, const Kernels<Real>& kernels, Index parts,
-               const Runner& run) {
-  const Index rank = task.rank, rows = rank + task.rows(), lines = task.lines();
+void condition(Task<Real> task, Layers<Real>& layers, Real* known, const Real* residual,
+               Real threshold, const Innovation<Real>& innovation, const Kernels<Real>& kernels,
+               Index parts, const Runner& run) {
+  const Index rank = task.rank, rows = rank + task.rows();
   task.blocks = layers.blocks.data();
+  task.known = known != nullptr;
+  task.triangular = task.size * rank >= kTurned;
 
-  const auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
+  auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
+  for (Index i = 0; known && i < rank; ++i)
+    std::copy_n(known + i * rank, rank, plain.data() + i * rows);
   const std::vector<double> v(residual, residual + task.rows());
   if (!sound<Real>(plain) || !sound<Real>(scaled) || !sound<Real>(drift) || !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
-  const Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold);
+  Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold);
   innovation.accept(mixed.weights.data(), task.rows(), mixed.trust);
   if (!std::isinf(threshold)) layers.weigh(mixed.trust);
-
-  const Matrix& made = mixed.made;
-  const std::vector<Real> mix(made.begin(), made.end());
-  task.mix = mix.data();
-  std::vector<std::vector<Real>> fresh;
-  for (Block<Real>& block : layers.blocks) {
-    if (!block.structured()) continue;
-    std::vector<Real> mixed(task.examples * lines * block.outputs + kTile, Real(0));
-    for (Index m = 0; m < task.rows(); ++m)
-      for (Index i = 0; i < lines; ++i) {
-        const Real weight = static_cast<Real>(made[i * rows + rank + m]);
-        const Real* delta = block.deltas + m * block.outputs;
-        Real* to = mixed.data() + (m / task.columns * lines + i) * block.outputs;
-        for (Index o = 0; o < block.outputs; ++o) to[o] += weight * delta[o];
-      }
-    fresh.push_back(std::move(mixed));
-    block.fresh = fresh.back().data();
+  if (task.triangular) {
+    make_triangular(mixed.made.data(), rank, rows, rank);
+    make_triangular(mixed.made.data() + rank * rows, task.rows(), rows, rank);
   }
-  const Index room = kernels.rotate_memory(task);
-  const std::unique_ptr<Real[]> own(new Real[room * parts]);
-  run(parts, [&](Index part) {
-    kernels.rotate(task, part, parts, own.get() + part * room);
-  });
+  if (known) {
+    const Matrix kept = congruent(mixed.made.data(), mixed.gram, rank, rows);
+    std::copy(kept.begin(), kept.end(), known);
+  }
+  second_pass(task, layers, mixed.made, kernels, parts, run);
 }
-
-// Below this many outputs, runs are so short that writing rows out is faster.
-constexpr Index kShort = 64;
 
 template <ffi::DataType kType>
 ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout,
                          ffi::Buffer<kType> mean, ffi::Buffer<kType> diag,
-                         ffi::Buffer<kType> factor, ffi::Buffer<kType> settings,
-                         ffi::Buffer<kType> activations, ffi::Buffer<kType> deltas,
-                         ffi::Buffer<kType> residual, ffi::ResultBuffer<kType> mean_out,
-                         ffi::ResultBuffer<kType> diag_out, ffi::ResultBuffer<kType> factor_out,
+                         ffi::Buffer<kType> factor, ffi::Buffer<kType> gram,
+                         ffi::Buffer<kType> settings, ffi::Buffer<kType> activations,
+                         ffi::Buffer<kType> deltas, ffi::Buffer<kType> residual,
+                         ffi::ResultBuffer<kType> mean_out, ffi::ResultBuffer<kType> diag_out,
+                         ffi::ResultBuffer<kType> factor_out, ffi::ResultBuffer<kType> gram_out,
                          ffi::ResultBuffer<kType> weights, ffi::ResultBuffer<kType> trust) {
   using Real = ffi::NativeType<kType>;
   static const Kernels<Real> kernels = choose<Real>();
@@ -157,6 +117,8 @@ ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> lay
   carry(mean, mean_out);
   carry(diag, diag_out);
   carry(factor, factor_out);
+  carry(gram, gram_out);
+  const bool known = rank > 0 && dimension(gram, 1) == rank;  // otherwise it is empty
   for_beliefs(pool, batch, size * (rank + examples * columns),
               [&](Index b, Index parts, const Runner& run) {
     Layers<Real> layers(layout, activations.typed_data() + b * examples * dimension(activations, 1),
@@ -170,9 +132,10 @@ ffi::Error dlr_condition(ffi::ThreadPool pool, ffi::Span<const std::int64_t> lay
                              wait[0], wait[1], wait[2],  wait[3],
                              mean_out->typed_data() + b * size,
                              diag_out->typed_data() + b * size,
-                             factor_out->typed_data() + b * rank * size, nullptr};
-    condition(task, layers, residual.typed_data() + b * examples * columns, wait[4], innovation,
-              kernels, parts, run);
+                             factor_out->typed_data() + b * rank * size, false, nullptr, false};
+    condition(task, layers, known ? gram_out->typed_data() + b * rank * rank : nullptr,
+              residual.typed_data() + b * examples * columns, wait[4], innovation, kernels, parts,
+              run);
   });
   return ffi::Error::Success();
 }
@@ -234,16 +197,10 @@ ffi::Error dlr_spread(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout
                              wait[0], wait[1], wait[2], wait[3], nullptr,
                              const_cast<Real*>(diag.typed_data()) + place(diag, 1, *out, b),
                              const_cast<Real*>(factor.typed_data()) + place(factor, 2, *out, b),
-                             nullptr};
+                             false, nullptr, false};
     spread(task, layers, kernels, parts, run, out->typed_data() + b * squared);
   });
   return ffi::Error::Success();
-}
-
-template <ffi::DataType kType, int kArguments, int kResults>
-auto binding() {
-  return with_buffers<kType, kArguments, kResults>(
-      ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Attr<ffi::Span<const std::int64_t>>("layout"));
 }
 
 }  // namespace
@@ -251,10 +208,10 @@ auto binding() {
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float32,
                               bayestream::dlr_condition<xla::ffi::F32>,
-                              (bayestream::binding<xla::ffi::F32, 7, 5>()));
+                              (bayestream::binding<xla::ffi::F32, 8, 6>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_condition_float64,
                               bayestream::dlr_condition<xla::ffi::F64>,
-                              (bayestream::binding<xla::ffi::F64, 7, 5>()));
+                              (bayestream::binding<xla::ffi::F64, 8, 6>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_spread_float32, bayestream::dlr_spread<xla::ffi::F32>,
                               (bayestream::binding<xla::ffi::F32, 5, 1>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(bayestream_dlr_spread_float64, bayestream::dlr_spread<xla::ffi::F64>,

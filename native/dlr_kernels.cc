@@ -1,4 +1,5 @@
-// LO-FI's two passes, for one instruction set and precision; see vectors.h.
+// The two passes of LO-FI, also of the spherical one, for one instruction set and precision; see
+// vectors.h.
 #include "vectors.h"
 
 namespace bayestream {
@@ -73,6 +74,10 @@ struct Waiting {
 };
 
 inline void settle(const Task<Real>& task, const Patch& patch, Waiting& __restrict now) {
+  if (task.spherical()) {
+    for (Index t = 0; t < patch.depth * patch.span; ++t) now.ratio[t] = now.inverse[t] = 1;
+    return;
+  }
   const Real power = task.power, added = task.added, gamma = task.decay, q = task.drift;
   const Real gamma2 = gamma * gamma;
   const Real shrink = gamma * __builtin_sqrt(task.power);
@@ -276,7 +281,7 @@ void finish(const Task<Real>& task, Index part, const GramMemory& from, const Gr
 void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const Grams& grams) {
   const GramMemory to(task, memory);
   const Index low = to.low, high = to.high;
-  const bool drifting = task.drift != 0;
+  const bool scaling = !task.spherical(), drifting = scaling && task.drift != 0;
   alignas(64) Waiting now;
   clear(to.plain, 0, to.z - to.plain);
   for_patches(task, part, parts, kDepth, kAcross, [&](const Patch& patch) {
@@ -299,34 +304,36 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
       const Real* z = to.z + l * kStride;
       prefetch(task, patch, l, group);
       for (Index i = 0; i < group; ++i) {
-        scale(to.x_scaled + i * kStride, now.inverse, z + i * kStride, stop);
+        if (scaling) scale(to.x_scaled + i * kStride, now.inverse, z + i * kStride, stop);
         if (drifting) scale(to.x_late + i * kStride, now.late, z + i * kStride, stop);
       }
       Index at = l * low * kWidth;
-      multiply(z, group, to.z, l, true, stop, low, to.plain + at);
-      multiply(to.x_scaled, group, to.z, l, true, stop, low, to.scaled + at);
+      if (!task.known) multiply(z, group, to.z, l, true, stop, low, to.plain + at);
+      if (scaling) multiply(to.x_scaled, group, to.z, l, true, stop, low, to.scaled + at);
       if (drifting) multiply(to.x_late, group, to.z, l, true, stop, low, to.drift + at);
       if (!block.structured()) {
         at = l * high * kWidth;
         multiply(z, group, to.g, high, false, stop, high, to.cross + at);
-        multiply(to.x_scaled, group, to.g, high, false, stop, high, to.cross_scaled + at);
+        if (scaling)
+          multiply(to.x_scaled, group, to.g, high, false, stop, high, to.cross_scaled + at);
         continue;
       }
       for (Index n = 0; n < task.examples; ++n)
         for (Index i = 0; i < group; ++i) {
           add_inputs(patch, activations(n), z + i * kStride, sums(n, 2 * (l + i)));
-          add_inputs(patch, activations(n), to.x_scaled + i * kStride, sums(n, 2 * (l + i) + 1));
+          if (scaling)
+            add_inputs(patch, activations(n), to.x_scaled + i * kStride, sums(n, 2 * (l + i) + 1));
         }
     }
     for (Index m = 0; !block.structured() && m < high; m += kGroup) {
       const Index group = min(kGroup, high - m), at = m * high * kWidth;
       const Real* g = to.g + m * kStride;
-      for (Index i = 0; i < group; ++i)
+      for (Index i = 0; scaling && i < group; ++i)
         scale(to.x_scaled + i * kStride, now.inverse, g + i * kStride, stop);
       multiply(g, group, to.g, m, true, stop, high, to.own + at);
-      multiply(to.x_scaled, group, to.g, m, true, stop, high, to.own_scaled + at);
+      if (scaling) multiply(to.x_scaled, group, to.g, m, true, stop, high, to.own_scaled + at);
     }
-    for (Index n = 0; block.structured() && n < task.examples; ++n)
+    for (Index n = 0; scaling && block.structured() && n < task.examples; ++n)
       for (Index n2 = 0; n2 <= n; ++n2) {
         Real products[kDepth];
         for (Index d = 0; d < patch.depth; ++d) products[d] = activations(n)[d] * activations(n2)[d];
@@ -343,11 +350,17 @@ Index rotate_memory(const Task<Real>& task) {
 // What new rows are made of: W's part from z; G's from the mixed deltas or, without structure, from
 // tiles that follow z.
 struct Sources {
-  const Real* z;            // (terms, kStride)
+  const Real* z;            // (terms, kStride); those before the first are not wanted
   const Real* mix;          // (lines, L + M)
   const Real* fresh;        // (examples, lines, outputs), at the patch's first output, or null
   const Real* activations;  // one for each example, `inputs` apart
-  Index terms, all, examples, lines, inputs, outputs;
+  Index first, terms, all, examples, lines, inputs, outputs;
+
+  BAYESTREAM_INLINE Sources from(Index term) const {
+    Sources fewer = *this;
+    fewer.first = term;
+    return fewer;
+  }
 };
 
 // New rows from `first` on, over one register block from `t` on: stored, or, of those that are
@@ -369,7 +382,7 @@ __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index
       UNROLL for (Index j = 0; j < kVectors; ++j)
         sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
   }
-  for (Index l = 0; l < from.terms; ++l) {
+  for (Index l = from.first; l < from.terms; ++l) {
     Vec old[kVectors];
     UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kStride + j * kWidth);
     UNROLL for (Index i = 0; i < kRows; ++i) {
@@ -419,8 +432,10 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
     for (Index m = 0; !structured && m < rows; ++m)
       write_row(task, patch, m, z + (rank + m) * kStride);
     const Sources from{z, task.mix, structured ? block.fresh + patch.output : nullptr,
-                       block.activations + patch.input, structured ? rank : rank + rows,
+                       block.activations + patch.input, 0, structured ? rank : rank + rows,
                        rank + rows, task.examples, lines, block.inputs, block.outputs};
+    // The first z of the i-th of some rows.
+    const auto first = [&](Index i) { return task.triangular ? min(i, rank) : 0; };
     for (Index t = 0; t < patch.width; t += kSpan) {
       const Index left = patch.width - t;
       for (Index r = 0; r < rank; r += kMixed) {
@@ -428,17 +443,18 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
         Real* to = task.factor + r * task.size + begin + t;
         if (t == 0) prefetch(task, patch, r, some);
         if (left >= kSpan) {
-          mix_rows<false>(some, from, r, t, to, task.size);
+          mix_rows<false>(some, from.from(first(r)), r, t, to, task.size);
         } else {  // by way of `spare`, since a register block reaches beyond the patch
-          mix_rows<false>(some, from, r, t, spare, kStride);
+          mix_rows<false>(some, from.from(first(r)), r, t, spare, kStride);
           for (Index i = 0; i < some; ++i) copy(to + i * task.size, spare + i * kStride, left);
         }
       }
       for (Index r = rank; r < lines - 1; r += kMixed)
-        mix_rows<true>(min(kMixed, lines - 1 - r), from, r, t, now.diag + t, 0);
+        mix_rows<true>(min(kMixed, lines - 1 - r), from.from(first(r - rank)), r, t, now.diag + t,
+                       0);
       mix_rows<false>(1, from, lines - 1, t, moved + t, kStride);
     }
-    copy(task.diag + begin, now.diag, patch.width);
+    if (!task.spherical()) copy(task.diag + begin, now.diag, patch.width);
     Real* __restrict mean = task.mean + begin;
     const Real gamma = task.decay;
     for (Index t = 0; t < patch.width; ++t) mean[t] = gamma * mean[t] + moved[t] * now.inverse[t];

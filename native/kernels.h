@@ -4,6 +4,9 @@
 // and to be moved by the dynamics; then it is conditioned on rows G. With, per parameter,
 //     u = power * upsilon + added,   s = 1 / (decay^2 + drift * u),   upsilon' = u * s,
 // both passes see Z = [z; G] with z = decay * sqrt(power) * s * W, one row a direction.
+//
+// Spherical LO-FI: a belief N(mu, (eta I + U diag(lambda)^2 U')^-1) has no diagonal, and nothing of
+// what waits for it concerns its arrays: Z = [U; G], and what is dropped is forgotten.
 #pragma once
 #include <cstdint>
 
@@ -35,19 +38,22 @@ struct Task {
   Index block_count;
   Real power, added, decay, drift;
   Real* mean;
-  Real* diag;
+  Real* diag;       // null if spherical
   Real* factor;     // (L, P)
+  bool known;       // whether W W' need not be summed
   const Real* mix;  // second pass, (lines, L + M): the new rows in terms of Z
+  bool triangular;  // whether row i of those kept, and of those dropped, has no z before the i-th
 
   BAYESTREAM_INLINE Index rows() const { return examples * columns; }  // M, of G
-  // New rows, largest first; then the mean's.
-  BAYESTREAM_INLINE Index lines() const { return rank + rows() + 1; }
+  BAYESTREAM_INLINE bool spherical() const { return diag == nullptr; }
+  // New rows: those kept, those dropped, the mean's.
+  BAYESTREAM_INLINE Index lines() const { return rank + (spherical() ? 0 : rows()) + 1; }
 };
 
 // The sums of the first pass, as matrices; W's part of each is a lower triangle.
 struct Grams {
-  double* plain;   // (L + M, L + M): Z Z'
-  double* scaled;  // (L + M, L + M): Z Z' / upsilon'
+  double* plain;   // (L + M, L + M): Z Z', W's part unless it is known
+  double* scaled;  // (L + M, L + M), unless spherical: Z Z' / upsilon'
   double* drift;   // (L + M, L + M), only W's part: q s W1 W1', W1 = sqrt(power) W
 };
 

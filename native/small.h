@@ -129,6 +129,37 @@ inline Matrix symmetric(Matrix a, Index n) {
   return a;
 }
 
+// a b a', of a (rows, n) and a symmetric b (n, n).
+inline Matrix congruent(const double* a, const Matrix& b, Index rows, Index n) {
+  Matrix half(rows * n, 0.0), found(rows * rows, 0.0);
+  for (Index i = 0; i < rows; ++i)
+    for (Index k = 0; k < n; ++k)
+      for (Index j = 0; j < n; ++j) half[i * n + j] += a[i * n + k] * b[k * n + j];
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < rows; ++j)
+      found[i * rows + j] = std::inner_product(&half[i * n], &half[i * n] + n, a + j * n, 0.0);
+  return found;
+}
+
+// Rotates rows (count, n) among themselves until their first `pivots` columns are an upper triangle,
+// by reflecting one column after another.
+inline void make_triangular(double* a, Index count, Index n, Index pivots) {
+  for (Index k = 0; k < std::min(pivots, count - 1); ++k) {
+    std::vector<double> v(count, 0.0), w(n, 0.0);
+    double tail = 0.0;
+    for (Index i = k + 1; i < count; ++i) v[i] = a[i * n + k], tail += v[i] * v[i];
+    if (tail == 0.0) continue;
+    const double x = a[k * n + k];
+    v[k] = x + std::copysign(std::sqrt(x * x + tail), x);
+    const double scale = 2.0 / (v[k] * v[k] + tail);
+    for (Index i = k; i < count; ++i)
+      for (Index j = k; j < n; ++j) w[j] += v[i] * a[i * n + j];
+    for (Index i = k; i < count; ++i)
+      for (Index j = k; j < n; ++j) a[i * n + j] -= scale * v[i] * w[j];
+    for (Index i = k + 1; i < count; ++i) a[i * n + k] = 0.0;
+  }
+}
+
 // Eigenvectors of a symmetric matrix as the rows of the result, largest eigenvalue first:
 // Householder reduction to tridiagonal form, then implicit QL. Entries of a sum of squares in single
 // or double precision are far from where their own squares would overflow.

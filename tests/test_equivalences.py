@@ -11,6 +11,7 @@ import pytest
 import bayestream as bs
 import oracles
 from bayestream.gaussians import dense, diagonal, lazy_dlr, spherical
+from bayestream.gaussians.spherical import SphericalGaussian
 from bayestream.networks import rows
 from problems import FILTERS_LOFI_FIRST, NOISE, PROBLEMS, Problem, mlp
 
@@ -179,15 +180,17 @@ def test_spherical_predict_is_its_dense_form(problem):
 def test_orthogonal_projection_visits_columns_in_the_order_the_key_gives(problem):
     rng = np.random.default_rng(3)
     project = jax.jit(bs.estimators.orthogonal)
-    scales, basis = jnp.zeros(4), jnp.zeros((4, problem.model.size))
-    expected = np.zeros(4), np.zeros((problem.model.size, 4))
+    size = problem.model.size
+    belief = SphericalGaussian(jnp.zeros(size), jnp.ones(()), jnp.zeros(4), jnp.zeros((4, size)))
+    expected = np.zeros(4), np.zeros((size, 4))
     for step in range(40):
-        matrix, key = rng.normal(size=(3, problem.model.size)), jax.random.key(step)
+        matrix, key = rng.normal(size=(3, size)), jax.random.key(step)
         order = np.asarray(jax.random.permutation(key, 3))
         expected = oracles.svd_orth(*expected, matrix.T, order)
-        scales, basis = project(scales, basis, rows.from_dense(jnp.asarray(matrix)), key)
-        close(scales, expected[0], **TIGHT)
-        close(basis, expected[1].T, **TIGHT)
+        G = rows.from_dense(jnp.asarray(matrix))
+        belief, _ = project(belief, G, jnp.zeros(3), None, key)
+        close(belief.scales, expected[0], **TIGHT)
+        close(belief.basis, expected[1].T, **TIGHT)
 
 
 def test_linear_gaussian_regression_is_exact():

@@ -10,6 +10,7 @@ from bayestream.gaussians import diagonal, kernels, lazy_dlr
 from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.lazy_dlr import LazyDLR, Pending
+from bayestream.gaussians.spherical import SphericalGaussian
 from bayestream.networks import rows
 from bayestream.networks.rows import Rows
 
@@ -40,12 +41,14 @@ def problem(case: str, waiting: str, dtype, seed: int = 0) -> tuple[LazyDLR, Row
 
     base = DLRGaussian(draw(size), jnp.exp(draw(size)), draw(rank, size))
     scalars = WAITING[waiting]
-    pending = None if scalars is None else Pending(*(jnp.asarray(s, dtype) for s in scalars))
+    belief = lazy_dlr.at_rest(base, ever_moves=scalars is not None)
+    if scalars is not None:
+        belief = belief._replace(pending=Pending(*(jnp.asarray(s, dtype) for s in scalars)))
     G = Rows(
         tuple(draw(examples, i) for i, _ in layers),
         tuple(draw(examples, columns, o) for _, o in layers),
     )
-    return LazyDLR(base, pending), G, draw(examples * columns)
+    return belief, G, draw(examples * columns)
 
 
 def condition(which: str, monkeypatch, function=lazy_dlr.condition):
@@ -97,6 +100,90 @@ def test_vmap_is_a_loop(case, monkeypatch):
         alone = condition("native", monkeypatch)(*trial)
         one = jax.tree.map(lambda leaf, i=index: leaf[i], together)
         assert_same(one, alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", ["uci", "threads"])
+def test_what_a_belief_at_rest_knows_of_its_factor_stays_true(case, monkeypatch):
+    belief, _, _ = problem(case, "nothing", jnp.float64)
+    run = condition("native", monkeypatch)
+    for seed in range(4):
+        _, G, residual = problem(case, "nothing", jnp.float64, seed)
+        belief = run(belief, G, residual)
+    exact = belief.base.factor @ belief.base.factor.T
+    np.testing.assert_allclose(belief.gram, exact, rtol=1e-10, atol=1e-10 * np.max(exact))
+
+
+def spherical_problem(case: str, dtype, seed: int = 0) -> tuple[SphericalGaussian, Rows, jax.Array]:
+    """A belief of two updates, so that its directions are orthogonal, with one not yet in use."""
+    belief, G, residual = problem(case, "nothing", dtype, seed)
+    mean, _, factor = belief.base
+    basis = jnp.linalg.qr(factor.T)[0].T
+    scales = 30.0 * jnp.arange(len(basis), dtype=dtype)
+    basis = jnp.where(scales[:, None] > 0, basis, 0.0)
+    return SphericalGaussian(mean, jnp.asarray(0.7, dtype), scales, basis), G, residual
+
+
+PROJECTIONS = {"svd": bs.estimators.svd, "orthogonal": bs.estimators.orthogonal}
+
+
+def project(which: str, monkeypatch, projection: str, threshold: float | None = None):
+    function = PROJECTIONS[projection]
+    key = jax.random.key(4)
+    return condition(which, monkeypatch, lambda *args: function(*args, threshold, key))
+
+
+def assert_same_sphere(one: SphericalGaussian, other: SphericalGaussian, **tolerance) -> None:
+    np.testing.assert_allclose(one.mean, other.mean, **tolerance)
+    assert one.precision == other.precision
+    ordered = [np.sort(np.asarray(b.scales)) for b in (one, other)]
+    np.testing.assert_allclose(*ordered, **tolerance)
+    probe = np.random.default_rng(9).normal(size=(one.mean.size, 4))
+    spans = [b.basis.T @ (b.scales[:, None] ** 2 * (b.basis @ probe)) for b in (one, other)]
+    rounding = tolerance["rtol"] * np.max(np.abs(spans[1]), initial=0.0)
+    np.testing.assert_allclose(*spans, rtol=tolerance["rtol"], atol=rounding)
+
+
+@pytest.mark.parametrize("threshold", [None, 2.0])
+@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_spherical_native_is_jax_in_float64(case, projection, threshold, monkeypatch):
+    args = spherical_problem(case, jnp.float64)
+    native, pure = (
+        project(which, monkeypatch, projection, threshold)(*args) for which in ("native", "jax")
+    )
+    assert_same_sphere(native, pure, rtol=1e-9, atol=1e-9)
+    lengths = np.linalg.norm(native.basis, axis=1)
+    np.testing.assert_allclose(lengths[native.scales > 1e-3], 1, rtol=1e-9)
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_spherical_native_in_float32_is_near_float64(case, projection, monkeypatch):
+    run = project("native", monkeypatch, projection)
+    single, exact = (run(*spherical_problem(case, t)) for t in (jnp.float32, jnp.float64))
+    assert single.mean.dtype == single.basis.dtype == jnp.float32
+    np.testing.assert_allclose(single.mean, exact.mean, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(single.scales, exact.scales, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("case", ["tiny", "batch", "threads"])
+def test_spherical_vmap_is_a_loop(case, monkeypatch):
+    trials = [spherical_problem(case, jnp.float64, seed) for seed in range(3)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trials)
+    together = condition("native", monkeypatch, jax.vmap(bs.estimators.svd))(*stacked)
+    for index, trial in enumerate(trials):
+        alone = condition("native", monkeypatch, bs.estimators.svd)(*trial)
+        one = jax.tree.map(lambda leaf, i=index: leaf[i], together)
+        assert_same_sphere(one, alone, rtol=1e-10, atol=1e-10)
+
+
+def test_a_spherical_belief_that_cannot_learn_is_left_alone(monkeypatch):
+    belief, G, residual = spherical_problem("uci", jnp.float32)
+    monkeypatch.setenv("BAYESTREAM_KERNELS", "native")
+    after, innovation = jax.jit(bs.estimators.svd)(belief, G, residual * jnp.nan)
+    assert np.all(np.isnan(innovation.weights))
+    assert not np.any(innovation.trust)
+    jax.tree.map(np.testing.assert_array_equal, after, belief)
 
 
 ALONE = [case for case, (_, examples, *_) in CASES.items() if examples == 1]

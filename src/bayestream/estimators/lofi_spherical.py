@@ -11,8 +11,9 @@ from bayestream.checks import check_rank
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.inflation import Inflation
 from bayestream.estimators.line_search import DEFAULT, LineSearch
-from bayestream.gaussians import dlr, spherical
+from bayestream.gaussians import dlr, kernels, spherical
 from bayestream.gaussians.innovation import Innovation
+from bayestream.gaussians.linalg import directions
 from bayestream.gaussians.spherical import SphericalGaussian
 from bayestream.networks import rows
 from bayestream.networks.linearize import Observation
@@ -27,20 +28,31 @@ from bayestream.types import (
     ScalarOrSchedule,
 )
 
-# (λ (L,), Uᵀ (L, P), Gᵀ (M, P), key) → the new (λ, Uᵀ)
-Projection = Callable[[Array, Array, Rows, Key | None], tuple[Array, Array]]
+# (belief, G, v, the outlier threshold, key) → the belief conditioned on them, and the innovation
+Projection = Callable[
+    [SphericalGaussian, Rows, Array, float | None, Key | None],
+    tuple[SphericalGaussian, Innovation],
+]
 
 
-def svd(scales: Array, basis: Array, G: Rows, key: Key | None) -> tuple[Array, Array]:
-    """The L largest singular directions of W̃ = [U Λ, G]; draws no random numbers."""
-    W = scales[:, None] * basis
-    _, V = jnp.linalg.eigh(dlr.joint_gram(W, G, jnp.ones_like(basis, shape=basis.shape[1:])))
-    rotated = dlr.mix(W, G, V[:, ::-1][:, : scales.size].T)
-    scales = jnp.linalg.norm(rotated, axis=1)  # λ: as V is orthogonal, these are singular values
-    return scales, _unit(rotated, scales)
+def svd(
+    belief: SphericalGaussian,
+    G: Rows,
+    residual: Array,
+    threshold: float | None = None,
+    key: Key | None = None,
+) -> tuple[SphericalGaussian, Innovation]:
+    """Keep the L largest singular directions of W̃ = [U Λ, G]; draws no random numbers."""
+    return kernels.chosen(_plain_svd, _native)(belief, G, residual, threshold)
 
 
-def orthogonal(scales: Array, basis: Array, G: Rows, key: Key | None) -> tuple[Array, Array]:
+def orthogonal(
+    belief: SphericalGaussian,
+    G: Rows,
+    residual: Array,
+    threshold: float | None = None,
+    key: Key | None = None,
+) -> tuple[SphericalGaussian, Innovation]:
     """SVD-orth: each new column, in random order, may replace the least informative direction.
 
     Only the part of it that is orthogonal to the basis counts: O(P L) a column, and less
@@ -51,12 +63,43 @@ def orthogonal(scales: Array, basis: Array, G: Rows, key: Key | None) -> tuple[A
             "key must be a PRNG key for projection=orthogonal (it visits outputs in random "
             "order), got None; pass key= to update, update_batch or run."
         )
-    if scales.size == 0:
-        return scales, basis
+    order = jax.random.permutation(key, rows.count(G))
+    return kernels.chosen(_plain_orthogonal, _native)(belief, G, residual, threshold, order)
 
-    def visit(j: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+
+def _native(
+    belief: SphericalGaussian,
+    G: Rows,
+    residual: Array,
+    threshold: float | None,
+    order: Array | None = None,
+) -> tuple[SphericalGaussian, Innovation]:
+    mean, scales, basis, weights, trust = kernels.spherical_condition(
+        *belief, G, residual, threshold, order
+    )
+    after = SphericalGaussian(mean, belief.precision, scales, basis)
+    return after, Innovation(weights, trust)
+
+
+def _plain_svd(
+    belief: SphericalGaussian, G: Rows, residual: Array, threshold: float | None
+) -> tuple[SphericalGaussian, Innovation]:
+    mean, trusted, innovation = _moved(belief, G, residual, threshold)
+    W = belief.scales[:, None] * belief.basis
+    V = directions(dlr.joint_gram(W, trusted, jnp.ones_like(mean)))
+    rotated = dlr.mix(W, trusted, V[: len(W)])
+    scales = jnp.linalg.norm(rotated, axis=1)  # λ: as V is orthogonal, these are singular values
+    return SphericalGaussian(mean, belief.precision, scales, _unit(rotated, scales)), innovation
+
+
+def _plain_orthogonal(
+    belief: SphericalGaussian, G: Rows, residual: Array, threshold: float | None, order: Array
+) -> tuple[SphericalGaussian, Innovation]:
+    mean, trusted, innovation = _moved(belief, G, residual, threshold)
+
+    def visit(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         scales, basis = carry
-        column = rows.combine(G, jax.nn.one_hot(j, order.size, dtype=basis.dtype))
+        column = rows.combine(trusted, jax.nn.one_hot(order[i], order.size, dtype=basis.dtype))
         v = column - (basis @ column) @ basis
         length = jnp.linalg.norm(v)
         k = jnp.argmin(scales)
@@ -64,8 +107,19 @@ def orthogonal(scales: Array, basis: Array, G: Rows, key: Key | None) -> tuple[A
         basis = basis.at[k].set(jnp.where(replace, _unit(v, length), basis[k]))
         return scales.at[k].max(length), basis
 
-    order = jax.random.permutation(key, rows.count(G))
-    return jax.lax.fori_loop(0, order.size, lambda i, c: visit(order[i], c), (scales, basis))
+    carry = belief.scales, belief.basis
+    if belief.scales.size:
+        carry = jax.lax.fori_loop(0, order.size, visit, carry)
+    return SphericalGaussian(mean, belief.precision, *carry), innovation
+
+
+def _moved(
+    belief: SphericalGaussian, G: Rows, residual: Array, threshold: float | None
+) -> tuple[Array, Rows, Innovation]:
+    """The new mean, and G as it is trusted."""
+    _, diag, W = spherical.to_dlr(belief)
+    trusted, weights, innovation = dlr.gain(W, diag, G, residual, threshold)
+    return belief.mean + dlr.mix(W, trusted, weights) / belief.precision, trusted, innovation
 
 
 def lofi_spherical(
@@ -106,13 +160,7 @@ def lofi_spherical(
         threshold: float | None,
         key: Key | None,
     ) -> tuple[SphericalGaussian, Innovation]:
-        mu, eta, scales, basis = belief
-        W, diag = scales[:, None] * basis, jnp.full_like(mu, eta)
-        G, weights, innovation = dlr.gain(
-            W, diag, observation.rows, observation.residual, threshold
-        )
-        mean = mu + dlr.mix(W, G, weights) / eta
-        return SphericalGaussian(mean, eta, *projection(scales, basis, G, key)), innovation
+        return projection(belief, observation.rows, observation.residual, threshold, key)
 
     return gaussian_filter(
         model,

@@ -58,6 +58,7 @@ def dlr_condition(
     mean: Array,
     diag: Array,
     factor: Array,
+    gram: Array | None,
     pending: Sequence[Array | float],
     rows: Rows,
     residual: Array,
@@ -65,11 +66,36 @@ def dlr_condition(
 ) -> Sequence[Array]:
     """Settle and condition a DLR belief in two passes over its memory, in place where XLA lets it.
 
-    `pending` is (power, added, decay, drift). Returns mean, diag and factor, then the innovation's
-    weights and trust; see `gaussians.lazy_dlr`, which has the same in pure JAX. Where the weights
-    are NaN, nothing was touched.
+    `pending` is (power, added, decay, drift); `gram` is W Wᵀ where nothing is pending and it is
+    known. Returns mean, diag, factor and gram, then the innovation's weights and trust; see
+    `gaussians.lazy_dlr`, which has the same in pure JAX. Where the weights are NaN, nothing was
+    touched.
     """
-    return _call("dlr_condition", (mean, diag, factor), pending, rows, residual, threshold)
+    known = jnp.zeros((0, 0), mean.dtype) if gram is None else gram
+    return _call("dlr_condition", (mean, diag, factor, known), pending, rows, residual, threshold)
+
+
+def spherical_condition(
+    mean: Array,
+    precision: Array,
+    scales: Array,
+    basis: Array,
+    rows: Rows,
+    residual: Array,
+    threshold: float | None,
+    order: Array | None,
+) -> Sequence[Array]:
+    """Condition a spherical belief in two passes over its memory, in place where XLA lets it.
+
+    The directions become the largest singular ones or, with an order of the rows, those that the
+    orthogonal projection keeps. Returns mean, scales and basis, then the innovation's weights and
+    trust; see `estimators.lofi_spherical`, which has the same in pure JAX.
+    """
+    order = jnp.zeros(0) if order is None else order
+    changed = (mean, scales, basis)
+    return _call(
+        "spherical_condition", changed, (precision,), rows, residual, threshold, beside=(order,)
+    )
 
 
 def dlr_spread(diag: Array, factor: Array, pending: Sequence[Array | float], rows: Rows) -> Array:
@@ -113,6 +139,8 @@ def _call(
     rows: Rows,
     residual: Array,
     threshold: float | None,
+    *,
+    beside: tuple[Array, ...] = (),
     **options: bool,
 ) -> Sequence[Array]:
     """The new values of what is changed, in the memory of the old where XLA lets it."""
@@ -124,7 +152,10 @@ def _call(
         vmap_method="broadcast_all",
     )
     settings = jnp.array([*numbers, jnp.inf if threshold is None else threshold], residual.dtype)
-    return call(*changed, settings, *_joined(rows), residual, layout=_layout(rows), **options)
+    others = (a.astype(residual.dtype) for a in beside)
+    return call(
+        *changed, settings, *_joined(rows), residual, *others, layout=_layout(rows), **options
+    )
 
 
 def _joined(rows: Rows) -> tuple[Array, Array]:
@@ -145,7 +176,7 @@ def built() -> bool:
     if spec is None or spec.origin is None:
         return False
     library = ctypes.cdll.LoadLibrary(spec.origin)
-    calls = ("dlr_condition", "dlr_spread", "diagonal_condition")
+    calls = ("dlr_condition", "dlr_spread", "spherical_condition", "diagonal_condition")
     for call, dtype in product(calls, ("float32", "float64")):
         name = f"bayestream_{call}_{dtype}"
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")

@@ -36,13 +36,16 @@ class LazyDLR(NamedTuple):
 
     base: DLRGaussian
     pending: Pending | None  # None where nothing ever happens between updates
+    gram: Array | None  # there, W Wᵀ (L, L): the next update need not sum it again
 
 
 def at_rest(base: DLRGaussian, *, ever_moves: bool) -> LazyDLR:
     """A belief to which nothing has happened yet, and to which something may or never will."""
+    if not ever_moves:
+        return LazyDLR(base, None, base.factor @ base.factor.T)
     # Four arrays, though two are equal: a state whose buffers are shared cannot be donated.
     pending = Pending(*(jnp.full((), value, base.mean.dtype) for value in _NOTHING))
-    return LazyDLR(base, pending if ever_moves else None)
+    return LazyDLR(base, pending, None)
 
 
 def settle(belief: LazyDLR) -> DLRGaussian:
@@ -69,19 +72,18 @@ def _plain(
 def _native(
     belief: LazyDLR, G: Rows, residual: Array, threshold: float | None
 ) -> tuple[LazyDLR, Innovation]:
-    ever_moves = belief.pending is not None
     waiting = belief.pending or _NOTHING
-    *arrays, weights, trust = kernels.dlr_condition(*belief.base, waiting, G, residual, threshold)
-    after = at_rest(DLRGaussian(*arrays), ever_moves=ever_moves)
-    if belief.pending is not None:
-        # What nothing was learnt from was not visited either: what waits goes on waiting.
-        refused = jnp.any(jnp.isnan(weights))
-        pending = (
-            jnp.where(refused, *pair)
-            for pair in zip(belief.pending, after.pending or (), strict=True)
-        )
-        after = after._replace(pending=Pending(*pending))
-    return after, Innovation(weights, trust)
+    *arrays, gram, weights, trust = kernels.dlr_condition(
+        *belief.base, belief.gram, waiting, G, residual, threshold
+    )
+    base, innovation = DLRGaussian(*arrays), Innovation(weights, trust)
+    if belief.pending is None:
+        return LazyDLR(base, None, gram), innovation
+    # What nothing was learnt from was not visited either: what waits goes on waiting.
+    refused = jnp.any(jnp.isnan(weights))
+    pairs = zip(belief.pending, _NOTHING, strict=True)
+    pending = Pending(*(jnp.where(refused, waits, nothing) for waits, nothing in pairs))
+    return LazyDLR(base, pending, None), innovation
 
 
 def mean(belief: LazyDLR) -> Array:
