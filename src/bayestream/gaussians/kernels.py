@@ -128,8 +128,10 @@ def diagonal_condition(
     diag, then the innovation's weights and trust; see `gaussians.diagonal`, which has the same
     in pure JAX.
     """
-    options = {"keeps_variance": keeps_variance}
-    return _call("diagonal_condition", (mean, diag), (), rows, residual, threshold, **options)
+    changed = (mean, diag)
+    return _call(
+        "diagonal_condition", changed, (), rows, residual, threshold, keeps_variance=keeps_variance
+    )
 
 
 def _call(
