@@ -153,7 +153,7 @@ def laplace(
             of_task = jax.grad(lambda p: jnp.sum(losses(task, model, current, p)[0]))(params)
             return of_task + curvature.times(state.anchor_precision, params - state.anchor)
 
-        mean, _ = descend(chosen, gradient, state.mean, chosen.init(state.mean), inner_steps)
+        mean, *_ = descend(chosen, gradient, state.mean, chosen.init(state.mean), inner_steps)
         seen = observe(model, current, mean, task.xs, task.ys)
         precision = curvature.add(state.anchor_precision, seen)
         during = state._replace(mean=mean, precision=precision, buffer=task)

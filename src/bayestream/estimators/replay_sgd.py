@@ -13,7 +13,7 @@ from bayestream.checks import check_made_by, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
 from bayestream.estimators.filter import check_examples, one_by_one
-from bayestream.estimators.guard import guarded
+from bayestream.estimators.guard import is_finite
 from bayestream.estimators.spaces import Range, Space
 from bayestream.likelihoods import evolving
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likelihood, Model
@@ -97,24 +97,29 @@ def replay_sgd(
         xs, ys = check_examples(model, current, xs, ys, state.params.dtype)
         kept, observed = insert(state.buffer, model, current, xs, ys)
         gradient = jax.grad(lambda p: reduction(*losses(kept, model, current, p)))
-        before = (state.params, state.optimiser)
-        after = descend(chosen, gradient, *before, inner_steps)
-        anything = jnp.any(observed)
-        params, moved = jax.tree.map(lambda a, b: jnp.where(anything, a, b), after, before)
         outputs = jax.vmap(lambda x: model.apply(state.params, x))(
             jnp.where(jnp.isfinite(xs), xs, 0.0)
         )
         noise = observations.adapt(state.noise, outputs, ys, observed)
-        return state._replace(params=params, optimiser=moved, buffer=kept, noise=noise)
+        known = is_finite(noise)
+        allowed = known & jnp.any(observed)
+        params, optimised, sound = descend(
+            chosen, gradient, state.params, state.optimiser, inner_steps, allowed
+        )
+        sound &= known
+        kept, noise = jax.tree.map(
+            lambda new, old: jnp.where(sound, new, old), (kept, noise), (state.buffer, state.noise)
+        )
+        refused = state.refused + ~sound
+        return ReplayState(params, optimised, kept, state.step, noise, refused)
 
-    guarded_update = guarded(update_batch, lambda state: state._replace(buffer=()))
     return Estimator(
         model=model,
         likelihood=likelihood_now,
         init=jax.jit(init),
         predict=lambda state: state._replace(step=state.step + 1),
-        update=one_by_one(guarded_update),
-        update_batch=guarded_update,
+        update=one_by_one(update_batch),
+        update_batch=update_batch,
         mean=lambda state: state.params,
         covariance_between=None,
         covariance_of=None,
