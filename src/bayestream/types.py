@@ -54,13 +54,15 @@ class Likelihood(NamedTuple):
     """p(y | η) for a network output η (C,), in the form that conditioning needs.
 
     With B Bᵀ the Fisher information in η and B v = ∂log p/∂η, an observation acts on the
-    weights exactly as a unit-noise Gaussian one with Jacobian Bᵀ ∂η/∂θ and residual v.
+    weights exactly as a unit-noise Gaussian one with Jacobian Bᵀ ∂η/∂θ and residual v. Where y is
+    a vector of which some entries are NaN, all that takes y is of the others alone.
     """
 
     log_density: Callable[[Array, Array], Array]  # (η, y) → log p(y | η)
     score: Callable[[Array, Array], Array]  # (η, y) → ∂log p/∂η (C,)
     fisher_factor: Callable[[Array], Array]  # η → B (C, K)
     residual: Callable[[Array, Array], Array]  # (η, y) → v (K,), with B v = score
+    seen: Callable[[Array, Array], tuple[Array, Array]]  # (η, y) → B and v of what is not NaN
     # (η, y) → B and v once more, B v = score, but with at least the curvature that the error itself
     # implies: where the Fisher information has vanished, a step would overshoot without end
     secant: Callable[[Array, Array], tuple[Array, Array]]

@@ -286,7 +286,7 @@ def score_many(
 def labelled(examples: Example) -> tuple[Array, Array]:
     """X and Y of the examples that have a label, to be tested on; at least one must."""
     y = np.asarray(examples.y, np.float64)
-    known = np.flatnonzero(~np.isnan(y).any(axis=tuple(range(1, y.ndim))))
+    known = np.flatnonzero(~np.isnan(y).all(axis=tuple(range(1, y.ndim))))
     if not len(known):
         raise ValueError("tests must hold at least one example with a label, got none.")
     x = np.asarray(examples.x[known])  # which may be made only now

@@ -11,6 +11,7 @@ from jax.scipy.special import logsumexp, ndtr, ndtri
 
 from bayestream.checks import check_array
 from bayestream.forecasts import t_distribution
+from bayestream.likelihoods.gaussian import of_known
 from bayestream.likelihoods.student_t import log_fall, log_peak, variance_of
 from bayestream.types import Array, Key, Likelihood
 
@@ -27,12 +28,13 @@ class GaussianForecast(NamedTuple):
         return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
 
     def log_density(self, y: Any) -> Array:
-        """Log N(y | mean, covariance) (…)."""
-        root = jnp.linalg.cholesky(self.covariance)
-        error = self.targets(y) - self.mean
+        """Log N(y | mean, covariance) (…), of those outputs whose y is not NaN."""
+        known = ~jnp.isnan(self.targets(y))
+        root = jnp.linalg.cholesky(of_known(self.covariance, known))
+        error = jnp.where(known, self.targets(y) - self.mean, 0.0)
         white = solve_triangular(root, error[..., None], lower=True)[..., 0]
         log_volume = 2 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
-        size = self.mean.shape[-1]
+        size = jnp.sum(known, axis=-1)
         return -0.5 * (jnp.sum(white**2, axis=-1) + log_volume + size * jnp.log(2 * jnp.pi))
 
     def targets(self, y: Any) -> Array:
@@ -88,9 +90,11 @@ class StudentTForecast(NamedTuple):
         return jnp.asarray(self.dof, self.mean.dtype)[..., None]
 
     def log_density(self, y: Any) -> Array:
-        """Log p(y) (…): the sum over outputs."""
-        fall = log_fall(self.targets(y) - self.mean, self.scale, self._dof)
-        return jnp.sum(log_peak(self._dof) - jnp.log(self.scale) + fall, axis=-1)
+        """Log p(y) (…): the sum over outputs whose y is not NaN."""
+        known = ~jnp.isnan(self.targets(y))
+        error = jnp.where(known, self.targets(y) - self.mean, 0.0)
+        each = log_peak(self._dof) - jnp.log(self.scale) + log_fall(error, self.scale, self._dof)
+        return jnp.sum(jnp.where(known, each, 0.0), axis=-1)
 
     def targets(self, y: Any) -> Array:
         """The target in the shape of the mean; for one output it may leave that axis out."""

@@ -1,4 +1,7 @@
-"""How good a forecast was: numbers of (forecast, y), averaged over the examples."""
+"""How good a forecast was: numbers of (forecast, y), averaged over the examples.
+
+Of several outputs, those whose y is NaN do not count.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def rmse(forecast: Forecast, y: Any) -> Array:
     >>> float(rmse(GaussianForecast(jnp.zeros((2, 1)), jnp.ones((2, 1, 1))), jnp.full((2, 1), 3.0)))
     3.0
     """
-    return jnp.sqrt(jnp.mean((forecast.mean - forecast.targets(y)) ** 2))
+    return jnp.sqrt(_mean_over_seen((forecast.mean - forecast.targets(y)) ** 2, forecast, y))
 
 
 def misclassification(forecast: Forecast, y: Any) -> Array:
@@ -117,7 +120,7 @@ def coverage(forecast: OfNumbers, y: Any, *, level: float = 0.9) -> Array:
     check_fraction("level", level)
     low, high = forecast.interval(level)
     y = forecast.targets(y)
-    return jnp.mean((low <= y) & (y <= high), dtype=y.dtype)
+    return _mean_over_seen(((low <= y) & (y <= high)).astype(y.dtype), forecast, y)
 
 
 def crps(forecast: OfNumbers, y: Any) -> Array:
@@ -142,11 +145,12 @@ def crps(forecast: OfNumbers, y: Any) -> Array:
         means, deviations = forecast.mean[..., None, :], forecast.deviation[..., None, :]
     else:
         means, deviations = forecast.components()
-    y = forecast.targets(y)[..., None, :]
-    error = jnp.mean(_mean_distance(means - y, deviations), axis=-2)
+    target = forecast.targets(y)[..., None, :]
+    error = jnp.mean(_mean_distance(means - target, deviations), axis=-2)
     apart = means[..., :, None, :] - means[..., None, :, :]
     spread = jnp.hypot(deviations[..., :, None, :], deviations[..., None, :, :])
-    return jnp.mean(error - 0.5 * jnp.mean(_mean_distance(apart, spread), axis=(-3, -2)))
+    each = error - 0.5 * jnp.mean(_mean_distance(apart, spread), axis=(-3, -2))
+    return _mean_over_seen(each, forecast, y)
 
 
 def _crps_of_t(forecast: StudentTForecast, y: Any) -> Array:
@@ -154,7 +158,7 @@ def _crps_of_t(forecast: StudentTForecast, y: Any) -> Array:
     if not isinstance(dof, Tracer) and jnp.any(dof <= 1):
         raise ValueError(f"dof must be above 1 for this score, got {forecast.dof}.")
     z = (forecast.targets(y) - forecast.mean) / forecast.scale
-    return jnp.mean(forecast.scale * t_distribution.crps(z, dof))
+    return _mean_over_seen(forecast.scale * t_distribution.crps(z, dof), forecast, y)
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
@@ -169,7 +173,8 @@ def _crps_of_levels(forecast: AveragedForecast, y: Any) -> Array:
         return 2 * ((above > 0) - level) * above
 
     losses = jax.lax.map(at, jnp.asarray((_NODES + 1) / 2, y.dtype))
-    return jnp.mean(jnp.tensordot(jnp.asarray(_WEIGHTS / 2, y.dtype), losses, 1))
+    each = jnp.tensordot(jnp.asarray(_WEIGHTS / 2, y.dtype), losses, 1)
+    return _mean_over_seen(each, forecast, y)
 
 
 def _mean_distance(mean: Array, deviation: Array) -> Array:
@@ -177,6 +182,11 @@ def _mean_distance(mean: Array, deviation: Array) -> Array:
     z = mean / deviation
     density = jnp.exp(-0.5 * z**2) / jnp.sqrt(2 * jnp.pi)
     return mean * (2 * ndtr(z) - 1) + 2 * deviation * density
+
+
+def _mean_over_seen(each: Array, forecast: Forecast, y: Any) -> Array:
+    """The mean over examples and those of their outputs whose y is not NaN."""
+    return jnp.mean(each, where=~jnp.isnan(forecast.targets(y)))
 
 
 def _probabilities(forecast: Forecast) -> Array:

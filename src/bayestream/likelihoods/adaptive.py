@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_covariance, check_fraction, check_non_negative, check_scale
-from bayestream.likelihoods.gaussian import gaussian_of
+from bayestream.likelihoods.gaussian import gaussian_of, of_known
 from bayestream.likelihoods.student_t import reduced, student_t_of
 from bayestream.types import Array, EvolvingLikelihood
 
@@ -48,18 +50,31 @@ def adaptive_gaussian(
     def adapt(
         carry: _RunningNoise, eta: Array, y: Array, trust: Array, kept: Any = 1.0
     ) -> _RunningNoise:
-        trusted = trust[:, None] > 0
-        error = jnp.where(trusted, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
-        seen = jnp.sum(trusted).astype(eta.dtype)
-        squares = error.T @ error if full else jnp.sum(error**2) / eta.shape[-1]
-        smallest = floor * jnp.eye(eta.shape[-1], dtype=eta.dtype) if full else floor
-        average = squares / jnp.maximum(seen, 1.0) + smallest
+        seen = jnp.sum(trust > 0).astype(eta.dtype)
+        known = (trust[:, None] > 0) & ~jnp.isnan(y.reshape(eta.shape))
+        error = jnp.where(known, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
+        if full:
+            squares = jax.vmap(partial(_expected_square, carry.noise))(error, known)
+            squares = jnp.sum(jnp.where(trust[:, None, None] > 0, squares, 0.0), axis=0)
+            average = squares / jnp.maximum(seen, 1.0)
+            average += floor * jnp.eye(eta.shape[-1], dtype=eta.dtype)
+        else:
+            average = jnp.sum(error**2) / jnp.maximum(jnp.sum(known), 1) + floor
         # A batch of n counts as n observations, all forecast from the same belief.
         rate = jnp.maximum(1 - (1 - minimum_rate) ** seen, seen / (carry.seen + seen + 1.0))
         noise = (1 - rate) * carry.noise + rate * average
         return _RunningNoise(noise.astype(carry.noise.dtype), carry.seen + seen)
 
     return EvolvingLikelihood(init, lambda carry, step: gaussian_of(carry.noise), adapt)
+
+
+def _expected_square(noise: Array, error: Array, known: Array) -> Array:
+    """E[e eᵀ] given those of an example's errors that are known: e eᵀ where they all are."""
+    across = jnp.where(known, noise, 0.0)  # Cov[e, known e]
+    gain = jnp.linalg.solve(of_known(noise, known), across.T).T
+    filled = jnp.where(known, error, gain @ error)
+    rest = jnp.where(known[:, None] | known, 0.0, noise - gain @ across.T)
+    return jnp.outer(filled, filled) + rest
 
 
 class _RunningScale(NamedTuple):
@@ -100,15 +115,15 @@ def adaptive_student_t(
     def adapt(
         carry: _RunningScale, eta: Array, y: Array, trust: Array, kept: Any = 1.0
     ) -> _RunningScale:
-        trusted = trust[:, None] > 0
-        error = jnp.where(trusted, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
-        seen = jnp.sum(trusted).astype(eta.dtype)
-        k = jnp.where(trusted, jnp.broadcast_to(kept, trust.shape)[:, None], 1.0)
+        seen = jnp.sum(trust > 0).astype(eta.dtype)
+        known = (trust[:, None] > 0) & ~jnp.isnan(y.reshape(eta.shape))
+        error = jnp.where(known, trust[:, None] * (y.reshape(eta.shape) - eta), 0.0)
+        k = jnp.where(known, jnp.broadcast_to(kept, trust.shape)[:, None], 1.0)
         u = k * reduced(error, jnp.sqrt(carry.square), jnp.asarray(nu, eta.dtype))
-        u = jnp.where(trusted, jnp.hypot(u, jnp.sqrt((1 - k) / nu)), 0.0)
+        u = jnp.where(known, jnp.hypot(u, jnp.sqrt((1 - k) / nu)), 0.0)
         # w m = (ν+1) ŝ² u²/(1 + u²) with u² = m/(ν ŝ²), in the form that overflows for no error.
         weighted = (nu + 1) * carry.square * jnp.sum((u / jnp.hypot(1.0, u)) ** 2)
-        average = weighted / (eta.shape[-1] * jnp.maximum(seen, 1.0)) + floor
+        average = weighted / jnp.maximum(jnp.sum(known), 1) + floor
         rate = jnp.maximum(1 - (1 - minimum_rate) ** seen, seen / (carry.seen + seen + 1.0))
         square = (1 - rate) * carry.square + rate * average
         return _RunningScale(square.astype(carry.square.dtype), carry.seen + seen)

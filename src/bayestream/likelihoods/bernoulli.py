@@ -24,13 +24,13 @@ def bernoulli() -> Likelihood:
         return -y * jax.nn.log_sigmoid(eta) - (1 - y) * jax.nn.log_sigmoid(-eta)
 
     return independent(
-        log_density=lambda eta, y: -jnp.sum(loss(eta, y)),
+        log_density=lambda eta, y: -loss(eta, y),
         score=lambda eta, y: y - jax.nn.sigmoid(eta),
         root=root,
         mean=jax.nn.sigmoid,
         variance=lambda eta: jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta),
         sample=lambda key, eta: jax.random.bernoulli(key, jax.nn.sigmoid(eta)).astype(eta.dtype),
-        support=lambda y, outputs: jnp.all((y == 0) | (y == 1)),
+        support=lambda y: (y == 0) | (y == 1),
         expects="zeros and ones",
         name="bernoulli",
         loss=loss,

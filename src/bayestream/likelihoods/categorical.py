@@ -56,6 +56,7 @@ def categorical() -> Likelihood:
         score=lambda eta, y: target(y, eta) - jax.nn.softmax(eta),
         fisher_factor=fisher_factor,
         residual=residual,
+        seen=lambda eta, y: (fisher_factor(eta), residual(eta, y)),
         secant=secant,
         mean=jax.nn.softmax,
         covariance=covariance,

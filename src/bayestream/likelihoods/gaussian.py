@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bayestream.checks import check_covariance
 from bayestream.likelihoods.evolving import Kind
-from bayestream.likelihoods.parts import all_finite, any_nan, vector_shapes
+from bayestream.likelihoods.parts import all_nan, no_infinity, vector_shapes
 from bayestream.types import Array, EvolvingLikelihood, Key, Likelihood, Schedule
 
 
@@ -43,23 +43,32 @@ def gaussian_of(noise: Any) -> Likelihood:
     matrix = jnp.ndim(noise) == 2
 
     def factor(eta: Array) -> Array:  # B, with B Bᵀ = R⁻¹
-        R = jnp.asarray(noise, eta.dtype)
+        return inverse_root(covariance(eta))
+
+    def inverse_root(R: Array) -> Array:
         if matrix:
-            identity = jnp.eye(eta.shape[-1], dtype=eta.dtype)
+            identity = jnp.eye(len(R), dtype=R.dtype)
             return solve_triangular(jnp.linalg.cholesky(R), identity, lower=True).T
-        return jnp.diag(jnp.broadcast_to(1 / jnp.sqrt(R), eta.shape))
+        return jnp.diag(1 / jnp.sqrt(jnp.diag(R)))
 
     def covariance(eta: Array) -> Array:
         R = jnp.asarray(noise, eta.dtype)
         return R if matrix else jnp.diag(jnp.broadcast_to(R, eta.shape))
 
-    def residual(eta: Array, y: Array) -> Array:
-        return (y.reshape(eta.shape) - eta) @ factor(eta)
+    def seen(eta: Array, y: Array) -> tuple[Array, Array]:
+        known = ~jnp.isnan(y.reshape(eta.shape))
+        B = jnp.where(known[:, None], inverse_root(of_known(covariance(eta), known)), 0.0)
+        return B, jnp.where(known, y.reshape(eta.shape) - eta, 0.0) @ B
 
     def log_density(eta: Array, y: Array) -> Array:
-        B = factor(eta)
-        log_normaliser = jnp.sum(jnp.log(jnp.diag(B))) - 0.5 * eta.size * jnp.log(2 * jnp.pi)
-        return log_normaliser - 0.5 * jnp.sum(residual(eta, y) ** 2)
+        B, v = seen(eta, y)
+        known = ~jnp.isnan(y.reshape(eta.shape))
+        log_peaks = jnp.log(jnp.where(known, jnp.diag(B), 1.0)) - 0.5 * jnp.log(2 * jnp.pi)
+        return jnp.sum(jnp.where(known, log_peaks, 0.0)) - 0.5 * jnp.sum(v**2)
+
+    def score(eta: Array, y: Array) -> Array:
+        B, v = seen(eta, y)
+        return B @ v
 
     def sample(key: Key, eta: Array) -> Array:
         R_root = jnp.linalg.cholesky(covariance(eta))
@@ -67,16 +76,23 @@ def gaussian_of(noise: Any) -> Likelihood:
 
     return Likelihood(
         log_density=log_density,
-        score=lambda eta, y: factor(eta) @ residual(eta, y),
+        score=score,
         fisher_factor=factor,
-        residual=residual,
-        secant=lambda eta, y: (factor(eta), residual(eta, y)),
+        residual=lambda eta, y: seen(eta, y)[1],
+        seen=seen,
+        secant=seen,
         mean=lambda eta: eta,
         covariance=covariance,
         sample=sample,
-        missing=any_nan,
-        support=all_finite,
+        missing=all_nan,
+        support=no_infinity,
         target_shapes=vector_shapes,
         expects="finite numbers",
         name="gaussian",
     )
+
+
+def of_known(covariance: Array, known: Array) -> Array:
+    """A covariance (…, C, C) where what is not known is apart from the rest, with variance 1."""
+    both = known[..., :, None] & known[..., None, :]
+    return jnp.where(both, covariance, jnp.eye(known.shape[-1], dtype=covariance.dtype))

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bayestream.likelihoods.parts import LOWEST_LOG, all_finite, any_nan, vector_shapes
+from bayestream.likelihoods.parts import LOWEST_LOG, any_nan, no_infinity, vector_shapes
 from bayestream.types import Array, Likelihood
 
 
@@ -59,12 +59,13 @@ def from_log_density(
         score=score,
         fisher_factor=fisher_factor,
         residual=residual,
+        seen=lambda eta, y: (fisher_factor(eta), residual(eta, y)),
         secant=lambda eta, y: (fisher_factor(eta), residual(eta, y)),
         mean=mean,
         covariance=refuse,
         sample=refuse,
         missing=any_nan,
-        support=all_finite,
+        support=no_infinity,
         target_shapes=vector_shapes,
         expects="finite numbers",
         name="from_log_density",

@@ -32,36 +32,49 @@ def independent(
     mean: Callable[[Array], Array],
     variance: Callable[[Array], Array],
     sample: Callable[[Key, Array], Array],
-    support: Callable[[Array, int], Array],
+    support: Callable[[Array], Array],
     expects: str,
     name: str,
     loss: Callable[[Array, Array], Array] | None = None,
 ) -> Likelihood:
     """Outputs that are independent given η: B = diag(root).
 
-    `loss` is each output's log p(y) at its best less log p(y | η); None where the Fisher
-    information does not vanish.
+    All functions are of each output by itself. `loss` is log p(y) at its best less log p(y | η);
+    None where the Fisher information does not vanish.
     """
 
-    def secant(eta: Array, y: Array) -> tuple[Array, Array]:
+    def of_seen(function: Callable[[Array, Array], Array], eta: Array, y: Array) -> Array:
+        """Its value where y is seen, else zero; 0 is a possible y of every kind."""
         y = y.reshape(eta.shape)
-        s, roots = score(eta, y), root(eta)
+        unseen = jnp.isnan(y)
+        return jnp.where(unseen, 0.0, function(eta, jnp.where(unseen, 0.0, y)))
+
+    def seen_score(eta: Array, y: Array) -> Array:
+        return of_seen(score, eta, y)
+
+    def seen(eta: Array, y: Array) -> tuple[Array, Array]:
+        roots = of_seen(lambda eta, _: root(eta), eta, y)
+        return jnp.diag(roots), seen_score(eta, y) / root(eta)
+
+    def secant(eta: Array, y: Array) -> tuple[Array, Array]:
+        s, roots = seen_score(eta, y), root(eta)
         if loss is not None:
-            lacking = lacking_curvature(s**2, loss(eta, y), (roots * s) ** 2)
+            lacking = lacking_curvature(s**2, of_seen(loss, eta, y), (roots * s) ** 2)
             roots = jnp.sqrt(roots**2 + lacking * s**2)
-        return jnp.diag(roots), s / roots
+        return jnp.diag(of_seen(lambda *_: roots, eta, y)), s / roots
 
     return Likelihood(
-        log_density=lambda eta, y: log_density(eta, y.reshape(eta.shape)),
-        score=lambda eta, y: score(eta, y.reshape(eta.shape)),
+        log_density=lambda eta, y: jnp.sum(of_seen(log_density, eta, y)),
+        score=seen_score,
         fisher_factor=lambda eta: jnp.diag(root(eta)),
-        residual=lambda eta, y: score(eta, y.reshape(eta.shape)) / root(eta),
+        residual=lambda eta, y: seen_score(eta, y) / root(eta),
+        seen=seen,
         secant=secant,
         mean=mean,
         covariance=lambda eta: jnp.diag(variance(eta)),
         sample=sample,
-        missing=any_nan,
-        support=support,
+        missing=all_nan,
+        support=lambda y, outputs: jnp.all(jnp.isnan(y) | support(y)),
         target_shapes=vector_shapes,
         expects=expects,
         name=name,
@@ -69,13 +82,18 @@ def independent(
 
 
 def any_nan(y: Array) -> Array:
-    """A target is missing if any of its numbers is."""
+    """A target that is seen as a whole or not at all is missing if any of its numbers is."""
     return jnp.any(jnp.isnan(y))
 
 
-def all_finite(y: Array, outputs: int) -> Array:
-    """Any finite numbers are possible values."""
-    return jnp.all(jnp.isfinite(y))
+def all_nan(y: Array) -> Array:
+    """A target of which a part may be seen is missing if all of its numbers are."""
+    return jnp.all(jnp.isnan(y))
+
+
+def no_infinity(y: Array, outputs: int) -> Array:
+    """Any finite numbers are possible values, and NaN is one not seen."""
+    return ~jnp.any(jnp.isinf(y))
 
 
 def vector_shapes(outputs: int) -> tuple[tuple[int, ...], ...]:

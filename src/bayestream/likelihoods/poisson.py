@@ -18,7 +18,7 @@ def poisson() -> Likelihood:
     """
 
     def log_density(eta: Array, y: Array) -> Array:
-        return jnp.sum(y * eta - jnp.exp(eta) - gammaln(y + 1.0))
+        return y * eta - jnp.exp(eta) - gammaln(y + 1.0)
 
     def loss(eta: Array, y: Array) -> Array:
         return xlogy(y, y) - y - (y * eta - jnp.exp(eta))
@@ -30,7 +30,7 @@ def poisson() -> Likelihood:
         mean=jnp.exp,
         variance=jnp.exp,
         sample=lambda key, eta: jax.random.poisson(key, jnp.exp(eta)).astype(eta.dtype),
-        support=lambda y, outputs: jnp.all((y >= 0) & (y == jnp.round(y)) & jnp.isfinite(y)),
+        support=lambda y: (y >= 0) & (y == jnp.round(y)) & jnp.isfinite(y),
         expects="whole numbers, zero or above",
         name="poisson",
         loss=loss,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayestream.checks import check_scale
-from bayestream.likelihoods.parts import all_finite, independent
+from bayestream.likelihoods.parts import independent
 from bayestream.types import Array, Key, Likelihood
 
 
@@ -46,7 +46,7 @@ def student_t_of(scale: Any, dof: Any) -> Likelihood:
 
     def log_density(eta: Array, y: Array) -> Array:
         s, nu = settings(eta)
-        return jnp.sum(log_peak(nu) - jnp.log(s) + log_fall(y - eta, s, nu))
+        return log_peak(nu) - jnp.log(s) + log_fall(y - eta, s, nu)
 
     def score(eta: Array, y: Array) -> Array:
         s, nu = settings(eta)
@@ -73,7 +73,7 @@ def student_t_of(scale: Any, dof: Any) -> Likelihood:
         mean=lambda eta: eta,
         variance=variance,
         sample=sample,
-        support=all_finite,
+        support=jnp.isfinite,
         expects="finite numbers",
         name="student_t",
     )._replace(scale_and_dof=settings)

@@ -29,7 +29,8 @@ def observe(
     """Linearise at `params`, one row for each column of B: G Gᵀ is the Fisher information."""
 
     def seen(eta: Array, y: Array) -> tuple[Array, Array]:
-        return likelihood.fisher_factor(eta).T, likelihood.residual(eta, y)
+        factor, residual = likelihood.seen(eta, y)
+        return factor.T, residual
 
     return _observe(model, likelihood, params, xs, ys, seen)
 

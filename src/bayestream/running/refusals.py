@@ -29,7 +29,7 @@ def refusals(counts: Array, before: int, positions: Any) -> list[Skipped]:
 def labels(y: Any) -> int:
     """How many targets there are to learn from."""
     missing = np.isnan(np.asarray(y, float))
-    return int(np.sum(~missing.reshape(len(missing), -1).any(axis=1)))
+    return int(np.sum(~missing.reshape(len(missing), -1).all(axis=1)))
 
 
 def is_most(refused: int, updates: int) -> bool:
