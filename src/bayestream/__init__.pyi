@@ -1,5 +1,6 @@
 from . import estimators, gaussians, likelihoods, streams
 from .averaging import averaged, grid, self_tuning
+from .decisions import bandits, policies
 from .estimators import (
     bong,
     expectations,
@@ -40,6 +41,7 @@ __all__ = [
     "Results",
     "Stream",
     "averaged",
+    "bandits",
     "bong",
     "estimators",
     "evaluate",
@@ -62,6 +64,7 @@ __all__ = [
     "ogd",
     "orfit",
     "plots",
+    "policies",
     "predictive",
     "replay_sgd",
     "run",
