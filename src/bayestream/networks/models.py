@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from bayestream.networks.convolutions import average_pool, convolve
 from bayestream.types import Array, Key, Layer, Layered, Linearized, Model
 
 Activation = Callable[[Array], Array]
@@ -111,8 +112,7 @@ def lenet(
     def features(params: Array, x: Array) -> Array:
         image = x[None]
         for kernel, bias in convolutions(params):
-            image = activation(_convolve(image, kernel) + bias)
-            image = _average_pool(image)
+            image = average_pool(activation(convolve(image, kernel) + bias))
         return image.reshape(-1)
 
     def apply(params: Array, x: Array) -> Array:
@@ -241,14 +241,3 @@ def _apply_dense(
 
 def _taps(layers: tuple[Layer, ...], dtype: Any) -> Layered:
     return tuple(jnp.zeros(layer.outputs, dtype) for layer in layers)
-
-
-def _convolve(image: Array, kernel: Array) -> Array:
-    return jax.lax.conv_general_dilated(
-        image, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-
-
-def _average_pool(image: Array) -> Array:
-    window = (1, 2, 2, 1)
-    return jax.lax.reduce_window(image, 0.0, jax.lax.add, window, window, "VALID") / 4
