@@ -50,7 +50,10 @@ def times(rows: Rows, vectors: Array) -> Array:
     """Gᵀ v for each of the vectors (…, P): (…, M)."""
     total = jnp.zeros((), vectors.dtype)
     for a, d, v in _layers(rows, vectors):
-        total += jnp.einsum("...no,nko->...nk", jnp.einsum("...io,ni->...no", v, a), d)
+        if a.shape[1] == 1:  # without structure: of N examples, no N copies of the vectors
+            total += a * jnp.einsum("...o,nko->...nk", v[..., 0, :], d)
+        else:
+            total += jnp.einsum("...no,nko->...nk", jnp.einsum("...io,ni->...no", v, a), d)
     return total.reshape(*vectors.shape[:-1], count(rows))
 
 
