@@ -243,8 +243,9 @@ def _each(of: Callable[..., Any], estimator: Estimator, belief: Any, x: Any) -> 
         raise ValueError(f"x must hold finite numbers that {x.dtype} can, got NaN or infinity.")
     if x.ndim == len(model.inputs):
         return jax.tree.map(lambda found: found[0], _block(of, estimator, belief, x[None]))
-    few = max(1, min(_FEW, _NUMBERS // (model.size * model.outputs)))
-    together = _TOGETHER if model.layers and model.layers[0].offset == 0 else few
+    written = model.layers[0].offset if model.layers else model.size
+    few = max(1, min(_FEW, _NUMBERS // max(1, written * model.outputs)))
+    together = few if written else _TOGETHER
     if not len(x) or (traced and len(x) <= together):
         return _block(of, estimator, belief, x)
     if traced:
