@@ -1,5 +1,6 @@
 """Networks as functions of one flat vector: layout, initialisation, modules of other libraries."""
 
+from functools import partial
 from itertools import pairwise
 
 import equinox as eqx
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from bayestream.networks.linearize import output_rows
 from bayestream.networks.models import lenet, mlp, wrap
+from bayestream.networks.rows import to_dense
 
 # The default generator takes seconds to compile for each new shape; this one does not.
 KEY, OTHER = (jax.random.key(seed, impl="rbg") for seed in (0, 1))
@@ -161,6 +164,40 @@ def test_lenet_pools_away_the_odd_rows_of_other_image_sizes():
     dense = 2 * 3 * 3
     assert model.size == (27 * 2 + 2) + (18 * 3 + 3) + (dense + 1) * 5 + (5 + 1) * 4
     assert model.apply(jnp.ones(model.size), jnp.ones((11, 14, 3))).shape == (4,)
+
+
+def _lax_lenet(params, x):
+    """The same network written with XLA's own convolution and pooling."""
+    image = x[None]
+    *convolutions, (first, first_bias), (last, last_bias) = params
+    for kernel, bias in convolutions:
+        image = jax.lax.conv_general_dilated(
+            image, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        window = (1, 2, 2, 1)
+        image = jnp.tanh(image + bias)
+        image = jax.lax.reduce_window(image, 0.0, jax.lax.add, window, window, "VALID") / 4
+    return jnp.tanh(image.reshape(-1) @ first + first_bias) @ last + last_bias
+
+
+def test_lenets_derivatives_are_those_of_xlas_own_convolution():
+    rng = np.random.default_rng(3)
+    model = lenet(inputs=(9, 12, 2), outputs=3, channels=(4, 5), hidden=6, activation=jnp.tanh)
+    params = jnp.asarray(0.3 * rng.normal(size=model.size))
+    x = jnp.asarray(rng.normal(size=model.inputs))
+
+    def reference(params):
+        return _lax_lenet(model.unravel(params), x)
+
+    expected = jax.jacrev(reference)(params)
+    eta, found = output_rows(model, params, x[None])
+    close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-13)
+    close(model.apply(params, x), reference(params))
+    close(eta[0], reference(params))
+    close(to_dense(found), expected)
+    close(jax.jacfwd(model.apply)(params, x), expected)
+    small = jnp.asarray(params, jnp.float32), jnp.asarray(x, jnp.float32)
+    np.testing.assert_allclose(model.apply(*small), reference(params), rtol=1e-5, atol=1e-6)
 
 
 def _linen():

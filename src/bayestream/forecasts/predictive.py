@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,7 +27,8 @@ from bayestream.types import Array, Estimator, Key, Likelihood, State
 
 # Inputs looked at together: enough to keep the machine busy, few enough to fit beside the belief.
 _TOGETHER = 256
-_NUMBERS = 2**26  # in the rows of a network without dense layers
+_FEW = 32  # of a network that is not dense layers alone, whose rows are written out,
+_NUMBERS = 2**26  # and have no more numbers than this
 
 
 def default(estimator: Estimator, state: State, x: Any) -> Forecast:
@@ -56,9 +58,7 @@ def plugin(estimator: Estimator, state: State, x: Any) -> MixtureForecast:
     >>> forecast.probabilities.shape
     (3,)
     """
-    params = _mean(estimator, state)
-    apply = jax.vmap(estimator.model.apply, in_axes=(None, 0))
-    outputs = _each(estimator, x, params, lambda xs: apply(params, xs))
+    outputs = _each(_apply, estimator, _mean(estimator, state), x)
     return MixtureForecast(outputs[..., None, :], estimator.likelihood(state))
 
 
@@ -88,8 +88,7 @@ def monte_carlo(
     mean = _mean(estimator, state)
     draws = _posterior(estimator, estimator.sample)(state, key, samples)
     draws = mean + jnp.asarray(math.sqrt(temperature), mean.dtype) * (draws - mean)
-    apply = jax.vmap(jax.vmap(estimator.model.apply, in_axes=(0, None)), in_axes=(None, 0))
-    outputs = _each(estimator, x, mean, lambda xs: apply(draws, xs))
+    outputs = _each(_apply_draws, estimator, draws, x)
     return MixtureForecast(outputs, estimator.likelihood(state))
 
 
@@ -212,35 +211,59 @@ def _outputs(estimator: Estimator, state: State, x: Any, temperature: float) -> 
     """η (…, C) and its covariance T F Σ Fᵀ (…, C, C) under the linearised network."""
     check_non_negative("temperature", temperature)
     params = _mean(estimator, state)
-    spread = _posterior(estimator, estimator.covariance_of)
-
-    def of(xs: Array) -> tuple[Array, Array]:
-        eta, rows = output_rows(estimator.model, params, xs)
-        return eta, spread(state, rows)
-
-    outputs, covariance = _each(estimator, x, params, of)
+    _posterior(estimator, estimator.covariance_of)
+    outputs, covariance = _each(_linearize, estimator, (params, state), x)
     return outputs, jnp.asarray(temperature, outputs.dtype) * covariance
 
 
-def _each(estimator: Estimator, x: Any, params: Array, of: Callable[[Array], Any]) -> Any:
-    """What `of` says of one input, or of many, a few hundred at a time."""
+def _apply(estimator: Estimator, params: Array, xs: Array) -> Array:
+    return jax.vmap(estimator.model.apply, in_axes=(None, 0))(params, xs)
+
+
+def _apply_draws(estimator: Estimator, draws: Array, xs: Array) -> Array:
+    apply = jax.vmap(estimator.model.apply, in_axes=(0, None))
+    return jax.vmap(apply, in_axes=(None, 0))(draws, xs)
+
+
+def _linearize(estimator: Estimator, belief: tuple[Array, State], xs: Array) -> tuple[Array, Array]:
+    params, state = belief
+    eta, rows = output_rows(estimator.model, params, xs)
+    return eta, _posterior(estimator, estimator.covariance_of)(state, rows)
+
+
+def _each(of: Callable[..., Any], estimator: Estimator, belief: Any, x: Any) -> Any:
+    """What `of` makes of a belief and one input, or many, in blocks."""
     model = estimator.model
     many = (len(x), *model.inputs) if np.ndim(x) > len(model.inputs) else model.inputs
     check_array("x", x, [model.inputs, many])
-    x = jnp.asarray(x, params.dtype)
+    dtype = jax.tree.leaves(belief)[0].dtype
+    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((belief, x)))
+    x = jnp.asarray(x, dtype) if traced else np.asarray(x, dtype)
     if not isinstance(x, Tracer) and not np.isfinite(x).all():
         raise ValueError(f"x must hold finite numbers that {x.dtype} can, got NaN or infinity.")
     if x.ndim == len(model.inputs):
-        return jax.tree.map(lambda found: found[0], of(x[None]))
-    few = max(1, _NUMBERS // (model.size * model.outputs))
-    together = _TOGETHER if model.layers and model.layers[0].offset == 0 else min(_TOGETHER, few)
-    whole = len(x) // together * together
-    parts = [of(x[whole:])] if whole < len(x) or not len(x) else []
-    if whole:
-        blocks = jax.lax.map(of, x[:whole].reshape(-1, together, *model.inputs))
-        flat = jax.tree.map(lambda found: found.reshape(whole, *found.shape[2:]), blocks)
-        parts.insert(0, flat)
-    return jax.tree.map(lambda *found: jnp.concatenate(found), *parts)
+        return jax.tree.map(lambda found: found[0], _block(of, estimator, belief, x[None]))
+    written = model.layers[0].offset if model.layers else model.size
+    few = max(1, min(_FEW, _NUMBERS // max(1, written * model.outputs)))
+    together = few if written else _TOGETHER
+    if not len(x) or (traced and len(x) <= together):
+        return _block(of, estimator, belief, x)
+    if traced:
+        blocks = -(-len(x) // together)
+        padded = jnp.resize(x, (blocks, -(-len(x) // blocks), *model.inputs))
+        found = jax.lax.map(lambda xs: of(estimator, belief, xs), padded)
+        return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[: len(x)], found)
+    # Filled up to a power of two: another number of inputs is seldom another program.
+    parts = [x[first : first + together] for first in range(0, len(x), together)]
+    filled = min(together, 1 << (len(parts[-1]) - 1).bit_length())
+    parts[-1] = np.resize(parts[-1], (filled, *model.inputs))
+    found = [_block(of, estimator, belief, part) for part in parts]
+    return jax.tree.map(lambda *part: jnp.asarray(np.concatenate(part)[: len(x)]), *found)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _block(of: Callable[..., Any], estimator: Estimator, belief: Any, xs: Array) -> Any:
+    return of(estimator, belief, xs)
 
 
 def _posterior(estimator: Estimator, function: Callable[..., Array] | None) -> Callable[..., Array]:

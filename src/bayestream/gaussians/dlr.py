@@ -145,12 +145,17 @@ def covariance_between(belief: DLRGaussian, J: Array) -> Array:
 
 
 def covariance_of(belief: DLRGaussian, G: Rows) -> Array:
-    """Each example's own G Σ Gᵀ: (N, K, K), as G Υ⁻¹ Gᵀ less the squares of L⁻¹ Wᵀ Υ⁻¹ Gᵀ."""
+    """Each example's own G Σ Gᵀ: (N, K, K)."""
+    return rows.gram_of_each(G, 1 / belief.diag) - narrowing_of(belief, G)
+
+
+def narrowing_of(belief: DLRGaussian, G: Rows) -> Array:
+    """What W takes off each example's own G Υ⁻¹ Gᵀ: (N, K, K), the squares of L⁻¹ Wᵀ Υ⁻¹ Gᵀ."""
     _, upsilon, W = belief
     scaled = W / upsilon
     half = half_solve(cholesky_of_identity_plus(scaled @ W.T), rows.times(G, scaled))
     half = half.reshape(len(W), *G.deltas[0].shape[:2])
-    return rows.gram_of_each(G, 1 / upsilon) - jnp.einsum("lnk,lnj->nkj", half, half)
+    return jnp.einsum("lnk,lnj->nkj", half, half)
 
 
 def variance(belief: DLRGaussian) -> Array:

@@ -156,9 +156,9 @@ def _native_spread(belief: LazyDLR, G: Rows) -> Array:
 def _plain_spread(belief: LazyDLR, G: Rows) -> Array:
     if belief.pending is None:
         return dlr.covariance_of(belief.base, G)
-    still = rows.gram_of_each(G, jnp.ones_like(belief.base.mean))
-    spread = dlr.covariance_of(_tempered(belief), G)
-    return belief.pending.decay**2 * spread + belief.pending.drift * still
+    before, squared = _tempered(belief), belief.pending.decay**2
+    spread = rows.gram_of_each(G, squared / before.diag + belief.pending.drift)
+    return spread - squared * dlr.narrowing_of(before, G)
 
 
 def variance(belief: LazyDLR) -> Array:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from bayestream.networks.convolutions import average_pool, convolve, patches
 from bayestream.types import Array, Key, Layer, Layered, Linearized, Model
 
 Activation = Callable[[Array], Array]
@@ -108,31 +109,43 @@ def lenet(
     def unravel(params: Array) -> list[tuple[Array, Array]]:
         return convolutions(params) + [_dense_params(params, layer) for layer in layers]
 
-    def features(params: Array, x: Array) -> Array:
+    def features(params: Array, x: Array, taps: Layered | None = None) -> tuple[Array, Layered]:
+        """The dense layers' input, and each convolution's; `taps` as in `_apply_dense`."""
         image = x[None]
-        for kernel, bias in convolutions(params):
-            image = activation(_convolve(image, kernel) + bias)
-            image = _average_pool(image)
-        return image.reshape(-1)
+        images: list[Array] = []
+        for index, (kernel, bias) in enumerate(convolutions(params)):
+            images.append(image)
+            image = convolve(image, kernel) + bias
+            image = image if taps is None else image + taps[index]
+            image = average_pool(activation(image))
+        return image.reshape(-1), tuple(images)
 
     def apply(params: Array, x: Array) -> Array:
-        return _apply_dense(params, layers, activation, features(params, x))[0]
+        return _apply_dense(params, layers, activation, features(params, x)[0])[0]
 
     def linearize(params: Array, x: Array) -> Linearized:
-        def forward(first: Array, taps: Layered) -> tuple[Array, Layered]:
-            return _apply_dense(params, layers, activation, features(first, x), taps)
+        def forward(pixels: Layered, taps: Layered) -> tuple[Array, tuple[Layered, Layered]]:
+            flat, images = features(params, x, pixels)
+            eta, activations = _apply_dense(params, layers, activation, flat, taps)
+            return eta, (images, activations)
+
+        sizes = ((height, width, channels[0]), (height // 2, width // 2, channels[1]))
+        pixels = tuple(jnp.zeros((1, *size), params.dtype) for size in sizes)
+        eta, pull_back, (images, activations) = jax.vjp(
+            forward, pixels, _taps(layers, params.dtype), has_aux=True
+        )
+        seen = [_with_one(patches(image, (3, 3))) for image in images]
 
         # The convolutions' parameters come first, as one layer without structure.
-        eta, pull_back, activations = jax.vjp(
-            forward, params[:offset], _taps(layers, params.dtype), has_aux=True
-        )
-        plain = (jnp.ones(1, params.dtype), *activations)
-
         def deltas(cotangent: Array) -> Layered:
-            first, dense = pull_back(cotangent)
-            return (first, *dense)
+            pixels, dense = pull_back(cotangent)
+            first = [
+                jnp.tensordot(a, delta, ((0, 1, 2), (0, 1, 2))).reshape(-1)
+                for a, delta in zip(seen, pixels, strict=True)
+            ]
+            return (jnp.concatenate(first), *dense)
 
-        return eta, plain, deltas
+        return eta, (jnp.ones(1, params.dtype), *activations), deltas
 
     return Model(init, apply, unravel, size, (height, width, depth), outputs, linearize, layers)
 
@@ -232,23 +245,16 @@ def _apply_dense(
     for index, layer in enumerate(layers):
         kernel, bias = _dense_params(params, layer)
         x = layer.scale * x
-        activations.append(jnp.concatenate([x, jnp.ones(1, x.dtype)]))
+        activations.append(_with_one(x))
         x = x @ kernel + bias
         x = x if taps is None else x + taps[index]
         x = activation(x) if index < len(layers) - 1 else x
     return x, tuple(activations)
 
 
+def _with_one(x: Array) -> Array:
+    return jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
+
+
 def _taps(layers: tuple[Layer, ...], dtype: Any) -> Layered:
     return tuple(jnp.zeros(layer.outputs, dtype) for layer in layers)
-
-
-def _convolve(image: Array, kernel: Array) -> Array:
-    return jax.lax.conv_general_dilated(
-        image, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-
-
-def _average_pool(image: Array) -> Array:
-    window = (1, 2, 2, 1)
-    return jax.lax.reduce_window(image, 0.0, jax.lax.add, window, window, "VALID") / 4

@@ -50,7 +50,11 @@ def times(rows: Rows, vectors: Array) -> Array:
     """Gᵀ v for each of the vectors (…, P): (…, M)."""
     total = jnp.zeros((), vectors.dtype)
     for a, d, v in _layers(rows, vectors):
-        total += jnp.einsum("...no,nko->...nk", jnp.einsum("...io,ni->...no", v, a), d)
+        if a.shape[1] == 1:  # without structure: no N copies of the vectors, and no turned δ
+            parts = jnp.einsum("nko,...o->nk...", d, v[..., 0, :])
+            total += a * jnp.moveaxis(parts, (0, 1), (-2, -1))
+        else:
+            total += jnp.einsum("...no,nko->...nk", jnp.einsum("...io,ni->...no", v, a), d)
     return total.reshape(*vectors.shape[:-1], count(rows))
 
 
