@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-
-# A filter's small factorisations gain nothing from threads, and stall when processes compete.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 try:
     import typer
