@@ -12,8 +12,10 @@ from bayestream.cli.interrupts import EXIT_CODE, INTERRUPTS
 def main() -> None:
     """The `bayestream` command, which ends with exit code 130 if it was interrupted."""
     INTERRUPTS.install()
-    from bayestream.cli.main import app  # takes seconds
+    from bayestream.cli.cache import keep_programs  # imports take seconds
+    from bayestream.cli.main import app
 
+    keep_programs()
     try:
         app()
     except SystemExit:

@@ -136,7 +136,7 @@ def _learn_all(
                 key = jax.random.fold_in(jax.random.key(seed), journal.count)
                 stream = stacked(rows, source.task, source.inputs)
                 state, records = learn(
-                    learner, state, stream, record=record, key=key, progress=False
+                    learner, state, stream, record=record, key=key, progress=False, size=block
                 )
                 journal.write(rows, records)
             bar.update(line, advance=len(rows) + len(bad), description=journal.line())

@@ -105,6 +105,16 @@ def stack(examples: Iterable[Example]) -> Example:
     return Example(*(np.stack(field) for field in zip(*examples, strict=True)))
 
 
+def padded(tree: Any, size: int) -> Any:
+    """Rows of zeros after those there are, up to `size`."""
+
+    def longer(rows: Any) -> np.ndarray:
+        empty = np.zeros((size - len(rows), *np.shape(rows)[1:]), rows.dtype)
+        return np.concatenate([rows, empty]) if len(empty) else rows
+
+    return jax.tree.map(longer, tree)
+
+
 def nothing(model: Model, likelihood: Likelihood) -> Example:
     """No examples, in arrays of the right shapes."""
     target = likelihood.target_shapes(model.outputs)[0]
@@ -115,6 +125,18 @@ def check_shapes(example: Example, model: Model, likelihood: Likelihood) -> None
     """Refuse one example whose x or y has another shape than the network's."""
     check_array("x", example.x, [model.inputs])
     check_array("y", example.y, likelihood.target_shapes(model.outputs))
+
+
+def check_values(example: Example, model: Model, likelihood: Likelihood, dtype: Any) -> None:
+    """Refuse one example whose values cannot be."""
+    with np.errstate(over="ignore"):
+        x, y = (np.asarray(part).astype(dtype) for part in example[:2])
+    sound = np.isfinite(x).all() and not np.isinf(y).any()
+    if sound and _possible(likelihood.missing, likelihood.support, model.outputs, y[None]):
+        return
+    (reason,) = impossible(stack([example]), model, likelihood, dtype)
+    if reason:
+        raise ValueError(reason)
 
 
 def impossible(chunk: Example, model: Model, likelihood: Likelihood, dtype: Any) -> list[str]:

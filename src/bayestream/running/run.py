@@ -14,7 +14,14 @@ import numpy as np
 from bayestream.checks import check_choice
 from bayestream.estimators.guard import check_state
 from bayestream.progress import Progress
-from bayestream.running.chunks import Skipped, check_shapes, chunked, impossible, nothing, stack
+from bayestream.running.chunks import (
+    Skipped,
+    check_shapes,
+    check_values,
+    chunked,
+    nothing,
+    padded,
+)
 from bayestream.running.delays import Block, delivered
 from bayestream.running.refusals import check_refused, labels, refusals
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
@@ -99,15 +106,17 @@ def learn(
     key: Key | None = None,
     on_bad: OnBad = "raise",
     progress: bool | None = None,
+    size: int = 1,
 ) -> tuple[State, Records]:
-    """`run` for callers that judge the refused updates themselves."""
+    """`run` for callers that judge the refused updates themselves.
+
+    Chunks are padded to the largest before them, or to `size`: one program serves them all.
+    """
     check_choice("on_bad", on_bad, {"raise": None, "skip": None})
-    check_state(estimator, state)
+    likelihood, dtype = check_state(estimator, state)
     # Chunks are donated; the caller's state is not. This copies without compiling anything.
     state = jax.device_put(state, may_alias=False)
-    dtype = estimator.mean(state).dtype
-    chunks, total = chunked(stream, estimator.model, estimator.likelihood(state), dtype)
-    count = int(estimator.refused(state))
+    chunks, total = chunked(stream, estimator.model, likelihood, dtype)
     kept: list[Any] = []
     skipped: list[Skipped] = []
     refused: list[Skipped] = []
@@ -117,20 +126,20 @@ def learn(
             if on_bad == "raise":
                 refuse(block.bad)
             skipped += sorted(block.bad)
+            size = max(size, len(block.positions) + len(block.bad))
             if len(block.positions):
-                state, (values, counts) = _learn(estimator, record, state, block, key)
+                state, (values, lost) = _learn(estimator, record, state, block, key, size)
                 kept.append(values)
-                refused += refusals(counts, count, block.positions)
+                refused += refusals(lost, block.positions)
                 updates += labels(block.learnt.y)
-                count = int(counts[-1])
             steps = len(block.positions) if block.new is None else int(np.sum(block.new))
             bar.advance(steps + len(block.bad))
     if not kept:
-        none = nothing(estimator.model, estimator.likelihood(state))
+        none = nothing(estimator.model, likelihood)
         block = Block(none, none, np.zeros(0, int), None, [])
-        state, (values, _) = _learn(estimator, record, state, block, key)
+        state, (values, _) = _learn(estimator, record, state, block, key, size)
         kept.append(values)
-    values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
+    values = kept[0] if len(kept) == 1 else jax.tree.map(_joined, *kept)
     return state, Records(values, tuple(skipped), tuple(refused), updates)
 
 
@@ -162,10 +171,8 @@ def run_together(
             for state, stream, key in zip(states, streams, keys, strict=True)
         ]
         return [state for state, _ in one_by_one], [records for _, records in one_by_one]
-    for each in states:
-        check_state(estimator, each)
-    before, state, kept = [int(estimator.refused(each)) for each in states], _stack(states), []
-    likelihood, dtype = estimator.likelihood(states[0]), estimator.mean(states[0]).dtype
+    likelihood, dtype = [check_state(estimator, each) for each in states][0]
+    state, kept = _stack(states), []
     chunks = [chunked(stream, estimator.model, likelihood, dtype)[0] for stream in streams]
     for together in zip(*chunks, strict=True):
         for chunk in together:
@@ -175,10 +182,10 @@ def run_together(
             estimator, record, state, examples, together[0].positions, _stack(keys)
         )
         kept.append(values)
-    values, counts = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *kept)
+    values, lost = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *kept)
     records: list[Records] = []
     for trial, stream in enumerate(streams):
-        refused = refusals(counts[trial], before[trial], np.arange(len(stream)))
+        refused = refusals(lost[trial], np.arange(len(stream)))
         updates = labels(stream.examples.y)
         check_refused(refused, updates, f"trial {trial}: ")
         records.append(Records(_of_trial(values, trial), (), tuple(refused), updates))
@@ -202,14 +209,10 @@ def step(
     >>> kept["prediction"].shape
     (1,)
     """
-    check_state(estimator, state)
-    likelihood = estimator.likelihood(state)
-    example = Example(np.asarray(x), np.asarray(y), np.asarray(0), np.asarray(0))
+    likelihood, dtype = check_state(estimator, state)
+    example = Example(np.asarray(x), np.asarray(y))
     check_shapes(example, estimator.model, likelihood)
-    dtype = estimator.mean(state).dtype
-    (reason,) = impossible(stack([example]), estimator.model, likelihood, dtype)
-    if reason:
-        raise ValueError(reason)
+    check_values(example, estimator.model, likelihood, dtype)
     state, (kept, _) = _step(estimator, record, state, example, key)
     return state, kept
 
@@ -238,17 +241,32 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
+def _joined(*rows: Array) -> Array:
+    return jnp.asarray(np.concatenate(rows))  # in NumPy, which compiles nothing
+
+
 def _of_trial(tree: Any, trial: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[trial], tree)
 
 
 def _learn(
-    estimator: Estimator, record: Record | None, state: State, block: Block, key: Key | None
+    estimator: Estimator,
+    record: Record | None,
+    state: State,
+    block: Block,
+    key: Key | None,
+    size: int,
 ) -> tuple[State, Any]:
+    """The state after the block, what was recorded, and which updates were refused."""
     if block.new is None:
-        return _scan(estimator, record, state, block.asked, block.positions, key)
-    state, (kept, counts) = _scan_delayed(estimator, record, state, block._replace(bad=[]), key)
-    return state, (jax.tree.map(lambda rows: rows[block.new], kept), counts)
+        count = len(block.positions)
+        rows = padded((block.asked, block.positions), size)
+        state, values = _scan(estimator, record, state, *rows, count, key)
+        if count == size:
+            return state, values
+        return state, jax.tree.map(lambda rows: jnp.asarray(np.asarray(rows)[:count]), values)
+    state, (kept, lost) = _scan_delayed(estimator, record, state, block._replace(bad=[]), key)
+    return state, (jax.tree.map(lambda rows: rows[block.new], kept), lost)
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -258,13 +276,30 @@ def _scan(
     state: State,
     examples: Example,
     positions: Array,
+    count: int,
     key: Key | None,
 ) -> tuple[State, Any]:
-    def body(state: State, item: tuple[Example, Array]) -> tuple[State, Any]:
-        example, position = item
+    """Of the first `count` examples; the rest are there for the size alone."""
+
+    @jax.jit  # so that it is traced once
+    def one(state: State, index: Array) -> tuple[State, Any]:
+        example, position = jax.tree.map(lambda rows: rows[index], (examples, positions))
         return one_step(estimator, record, state, example, key_of(key, position))
 
-    return jax.lax.scan(body, state, (examples, positions))
+    def body(index: Array, carry: tuple[State, Any]) -> tuple[State, Any]:
+        state, kept = carry
+        state, values = one(state, index)
+        return state, jax.tree.map(lambda rows, value: rows.at[index].set(value), kept, values)
+
+    _, values = jax.eval_shape(one, state, jnp.zeros((), int))
+    rows = jax.tree.map(lambda value: jnp.zeros((len(positions), *value.shape), value.dtype), values)
+    before = estimator.refused(state)
+    state, (kept, counts) = jax.lax.fori_loop(0, count, body, (state, rows))
+    return state, (kept, _grown(counts, before))
+
+
+def _grown(counts: Array, before: Array) -> Array:
+    return jnp.diff(counts, prepend=before) > 0
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -277,7 +312,8 @@ def _scan_trials(
     keys: Key,
 ) -> tuple[State, Any]:
     one = partial(_scan, estimator, record)
-    return jax.vmap(one, in_axes=(0, 0, None, 0))(states, examples, positions, keys)
+    axes = (0, 0, None, None, 0)
+    return jax.vmap(one, in_axes=axes)(states, examples, positions, len(positions), keys)
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -293,7 +329,9 @@ def _scan_delayed(
         state = estimator.update(state, learnt.x, learnt.y, key_of(key, position))
         return state, (kept, estimator.refused(state))
 
-    return jax.lax.scan(body, state, block)
+    before = estimator.refused(state)
+    state, (kept, counts) = jax.lax.scan(body, state, block)
+    return state, (kept, _grown(counts, before))
 
 
 def key_of(key: Key | None, position: Array) -> Key | None:
