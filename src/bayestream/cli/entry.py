@@ -18,11 +18,10 @@ def main() -> None:
     keep_programs()
     try:
         app()
-    except SystemExit:
+    except SystemExit as end:
         INTERRUPTS.ignore()
-        if INTERRUPTS.requested:
-            # A shutdown would still change the code if Ctrl-C has ended the reader of our output.
-            with suppress(OSError):
-                sys.stdout.flush()
-            os._exit(EXIT_CODE)
-        raise
+        # A shutdown takes a third of a second, and would still change the code if Ctrl-C has ended
+        # the reader of our output.
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(EXIT_CODE if INTERRUPTS.requested else int(end.code or 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -123,6 +124,7 @@ def _learn_all(
     block: int,
     on_bad: str,
 ) -> None:
+    threading.Thread(target=plots.prepare, daemon=True).start()  # while XLA is at work
     state = learner.init(jax.random.key(seed))
     every = max(block, (source.total or 1000 * _LINES) // _LINES // block * block)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

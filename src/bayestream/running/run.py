@@ -282,17 +282,21 @@ def _scan(
     """Of the first `count` examples; the rest are there for the size alone."""
 
     @jax.jit  # so that it is traced once
-    def one(state: State, index: Array) -> tuple[State, Any]:
-        example, position = jax.tree.map(lambda rows: rows[index], (examples, positions))
+    def one(state: State, example: Example, position: Array, key: Key | None) -> tuple[State, Any]:
         return one_step(estimator, record, state, example, key_of(key, position))
+
+    def item(index: Any) -> tuple[Example, Array]:
+        return jax.tree.map(lambda rows: rows[index], (examples, positions))
 
     def body(index: Array, carry: tuple[State, Any]) -> tuple[State, Any]:
         state, kept = carry
-        state, values = one(state, index)
+        state, values = one(state, *item(index), key)
         return state, jax.tree.map(lambda rows, value: rows.at[index].set(value), kept, values)
 
-    _, values = jax.eval_shape(one, state, jnp.zeros((), int))
-    rows = jax.tree.map(lambda value: jnp.zeros((len(positions), *value.shape), value.dtype), values)
+    _, values = jax.eval_shape(one, state, *item(0), key)
+    rows = jax.tree.map(
+        lambda value: jnp.zeros((len(positions), *value.shape), value.dtype), values
+    )
     before = estimator.refused(state)
     state, (kept, counts) = jax.lax.fori_loop(0, count, body, (state, rows))
     return state, (kept, _grown(counts, before))
