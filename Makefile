@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Without bytecode, which some containers forbid, every start takes seconds more.
+export PYTHONDONTWRITEBYTECODE :=
 export BAYESTREAM_DATA ?= $(abspath ../shared/data)
 
 .PHONY: demo test test-all test-native lint bench compare docs-figures clean

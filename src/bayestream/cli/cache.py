@@ -9,15 +9,16 @@ from pathlib import Path
 
 import jax
 
+from bayestream.streams import datasets
+
 
 def keep_programs() -> None:
     """Keep what is compiled; not where that is switched off, arranged otherwise or not allowed."""
     chosen = os.environ.get("BAYESTREAM_CACHE", "")
-    if chosen == "off" or jax.config.jax_compilation_cache_dir:
+    if chosen == "off" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     with suppress(OSError, RuntimeError):  # a folder that cannot be written to, or no home
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(chosen or Path(caches, "bayestream"), f"programs-{_machine()}")
+        folder = Path(chosen or datasets.cache(), f"programs-{_machine()}")
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             jax.config.update("jax_compilation_cache_dir", str(folder))

@@ -171,7 +171,9 @@ def run_together(
             for state, stream, key in zip(states, streams, keys, strict=True)
         ]
         return [state for state, _ in one_by_one], [records for _, records in one_by_one]
-    likelihood, dtype = [check_state(estimator, each) for each in states][0]
+    likelihood, dtype = check_state(estimator, states[0])
+    for other in states[1:]:
+        check_state(estimator, other)
     state, kept = _stack(states), []
     chunks = [chunked(stream, estimator.model, likelihood, dtype)[0] for stream in streams]
     for together in zip(*chunks, strict=True):
