@@ -127,18 +127,6 @@ def check_shapes(example: Example, model: Model, likelihood: Likelihood) -> None
     check_array("y", example.y, likelihood.target_shapes(model.outputs))
 
 
-def check_values(example: Example, model: Model, likelihood: Likelihood, dtype: Any) -> None:
-    """Refuse one example whose values cannot be."""
-    with np.errstate(over="ignore"):
-        x, y = (np.asarray(part).astype(dtype) for part in example[:2])
-    sound = np.isfinite(x).all() and not np.isinf(y).any()
-    if sound and _possible(likelihood.missing, likelihood.support, model.outputs, y[None]):
-        return
-    (reason,) = impossible(stack([example]), model, likelihood, dtype)
-    if reason:
-        raise ValueError(reason)
-
-
 def impossible(chunk: Example, model: Model, likelihood: Likelihood, dtype: Any) -> list[str]:
     """For each example, why its values cannot be, or an empty string."""
     finite = np.isfinite(chunk.x).reshape(len(chunk.x), -1).all(axis=1)

@@ -17,10 +17,11 @@ from bayestream.progress import Progress
 from bayestream.running.chunks import (
     Skipped,
     check_shapes,
-    check_values,
     chunked,
+    impossible,
     nothing,
     padded,
+    stack,
 )
 from bayestream.running.delays import Block, delivered
 from bayestream.running.refusals import check_refused, labels, refusals
@@ -203,7 +204,7 @@ def step(
     record: Record | None = plugin,
     key: Key | None = None,
 ) -> tuple[State, Any]:
-    """One observation at a time: predict, record, update; bad input raises before anything runs.
+    """One observation at a time: predict, record, update; of bad input nothing comes but an error.
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.1), rank=2)
@@ -212,11 +213,15 @@ def step(
     (1,)
     """
     likelihood, dtype = check_state(estimator, state)
-    example = Example(np.asarray(x), np.asarray(y))
+    example = Example(np.asarray(x), np.asarray(y), np.asarray(0), np.asarray(0))
     check_shapes(example, estimator.model, likelihood)
-    check_values(example, estimator.model, likelihood, dtype)
-    state, (kept, _) = _step(estimator, record, state, example, key)
-    return state, kept
+    with np.errstate(over="ignore"):
+        possible = np.isfinite(example.x.astype(dtype)).all()
+    if possible:
+        after, kept, possible = _step(estimator, record, state, example.x, example.y, key)
+        if possible:
+            return after, kept
+    raise ValueError(*impossible(stack([example]), estimator.model, likelihood, dtype))
 
 
 def one_step(
@@ -229,7 +234,16 @@ def one_step(
     return state, (kept, estimator.refused(state))
 
 
-_step = jax.jit(one_step, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))
+def _step(
+    estimator: Estimator, record: Record | None, state: State, x: Array, y: Array, key: Key | None
+) -> tuple[State, Any, Array]:
+    """The state after it, what was recorded, and whether y is a possible value."""
+    likelihood, zero = estimator.likelihood(state), jnp.zeros((), int)
+    label = y.astype(estimator.mean(state).dtype)
+    possible = likelihood.missing(label) | likelihood.support(label, estimator.model.outputs)
+    state, (kept, _) = one_step(estimator, record, state, Example(x, y, zero, zero), key)
+    return state, kept, possible
 
 
 def refuse(bad: Sequence[Skipped]) -> None:
