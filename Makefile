@@ -2,9 +2,9 @@
 PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Without bytecode, which some containers forbid, every start takes seconds more.
+export PYTHONDONTWRITEBYTECODE :=
 export BAYESTREAM_DATA ?= $(abspath ../shared/data)
-# Small factorisations stall for milliseconds when OpenBLAS threads of two processes compete.
-export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test test-all test-native lint bench compare docs-figures clean
 

@@ -107,10 +107,10 @@ def test_a_forecast_that_is_not_finite_is_never_printed_as_a_class():
 
 def test_a_number_that_is_not_finite_is_said_to_be_so():
     row = bs.streams.Encoded("row 1", np.zeros(1), 0.0, 3.0, 1.0, 2.0)
-    middle = {name: np.array([np.inf, 1.0]) for name in ("mean", "low", "high")}
-    parts = np.array([[[1.0, mean, 1.0, np.inf]] for mean in middle["mean"]])
+    means = np.array([np.inf, 1.0])
+    parts = np.array([[[1.0, mean, 1.0, np.inf]] for mean in means])
     lines, losses, _ = journal.Numbers().write(
-        [row, row], {"deviation": np.ones(2), **middle, "parts": parts}
+        [row, row], {"mean": means, "deviation": np.ones(2), "parts": parts}
     )
     assert set(lines[0][2:]) == {"not finite"}
     assert lines[1][2] == "3"  # 1 + 2 · 1
@@ -118,7 +118,7 @@ def test_a_number_that_is_not_finite_is_said_to_be_so():
     assert losses[1, 0] == 0
 
 
-def test_densities_and_distributions_in_the_journal_are_the_forecasts_own():
+def test_densities_distributions_and_quantiles_in_the_journal_are_the_forecasts_own():
     y = np.array([0.3, -2.0, 40.0])
     normal = bs.forecasts.GaussianForecast(jnp.ones((1, 3, 1)), jnp.full((1, 3, 1, 1), 4.0))
     heavy = bs.forecasts.StudentTForecast(
@@ -131,6 +131,8 @@ def test_densities_and_distributions_in_the_journal_are_the_forecasts_own():
     np.testing.assert_allclose(journal.log_density(y, parts), expected, rtol=1e-12)
     expected = forecast.cdf(jnp.asarray(y)[:, None])[:, 0]
     np.testing.assert_allclose(journal.distribution(y, parts), expected, rtol=1e-9)
+    for level, expected in zip((0.05, 0.95), forecast.interval(0.9), strict=True):
+        np.testing.assert_allclose(journal.quantile(level, parts), expected[:, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--set", "drift=1e260"], 1)])

@@ -212,11 +212,24 @@ def test_a_rank_outside_zero_to_the_number_of_parameters_is_refused(method, rank
 def test_long_work_draws_a_bar_and_short_work_is_silent(capsys, monkeypatch):
     clock = iter([0.0, 0.5, 2.0, 2.0])
     monkeypatch.setattr("bayestream.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with Progress("learning", total=100, show=True) as bar:
         bar.advance(10)
         assert capsys.readouterr().err == ""
         bar.advance(40)
-    assert "50/100 · 25/s · 2 s left" in capsys.readouterr().err
+    assert "░ 50/100 · 25/s · 2 s left" in capsys.readouterr().err
+
+
+def test_long_work_that_is_shown_in_a_file_writes_a_line_now_and_then(capsys, monkeypatch):
+    clock = iter([0.0, 5.0, 12.0, 15.0, 20.0])
+    monkeypatch.setattr("bayestream.progress.time.monotonic", lambda: next(clock))
+    with Progress("tuning", total=100, show=True) as bar:
+        for _ in range(3):
+            bar.advance(24)
+    assert capsys.readouterr().err.splitlines() == [
+        "tuning 48/100 · 4/s · 13 s left",
+        "tuning 72/100 · 4/s · 8 s left",
+    ]
 
 
 def test_delayed_labels_are_learnt_exactly_when_they_arrive():

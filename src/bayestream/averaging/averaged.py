@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bayestream.averaging.committee import committee, covariance_of
 from bayestream.averaging.groups import Factory, Setting, grouped, shares
@@ -103,7 +104,7 @@ def averaged(
                 "settings must have networks of the same inputs and outputs, got "
                 f"{(first.model.inputs, first.model.outputs)} and {shape}."
             )
-    order = jnp.argsort(jnp.array([place for group in groups for place in group.places]))
+    order = np.argsort([place for group in groups for place in group.places])
 
     def init(key: Key) -> AveragedState:
         members = tuple(group.each(lambda learner: learner.init(key)) for group in groups)

@@ -50,8 +50,9 @@ def grouped(factory: Factory, settings: Sequence[Setting]) -> list[Group]:
         values = {name: tuple(settings[place][name] for place in chosen) for name in first}
         varied = {n: v for n, v in values.items() if _is_data(v[0]) and len(set(v)) > 1}
         same = {name: value for name, value in first.items() if name not in varied}
+        dtype = jnp.result_type(float)
         # The same arrays wherever they are used: a compiler then sees that they are.
-        numbers = {name: jnp.array(each) for name, each in varied.items()}
+        numbers = {name: jax.device_put(np.array(each, dtype)) for name, each in varied.items()}
         groups.append(Group(factory, same, numbers, tuple(chosen), factory(**first).model))
     return groups
 

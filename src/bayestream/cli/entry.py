@@ -12,15 +12,16 @@ from bayestream.cli.interrupts import EXIT_CODE, INTERRUPTS
 def main() -> None:
     """The `bayestream` command, which ends with exit code 130 if it was interrupted."""
     INTERRUPTS.install()
-    from bayestream.cli.main import app  # takes seconds
+    from bayestream.cli.cache import keep_programs  # imports take seconds
+    from bayestream.cli.main import app
 
+    keep_programs()
     try:
         app()
-    except SystemExit:
+    except SystemExit as end:
         INTERRUPTS.ignore()
-        if INTERRUPTS.requested:
-            # A shutdown would still change the code if Ctrl-C has ended the reader of our output.
-            with suppress(OSError):
-                sys.stdout.flush()
-            os._exit(EXIT_CODE)
-        raise
+        # A shutdown takes a third of a second, and would still change the code if Ctrl-C has ended
+        # the reader of our output.
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(EXIT_CODE if INTERRUPTS.requested else int(end.code or 0))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-
-# A filter's small factorisations gain nothing from threads, and stall when processes compete.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 try:
     import typer
@@ -20,7 +16,6 @@ from bayestream.cli.run import run
 from bayestream.cli.tune import tune
 
 app = typer.Typer(
-    help="Bayesian neural networks that learn from a stream, one example at a time.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -33,4 +28,8 @@ app.add_typer(data, name="data")
 
 @app.callback()
 def main() -> None:
-    """Bayesian neural networks that learn from a stream, one example at a time."""
+    """Bayesian neural networks that learn from a stream, one example at a time.
+
+    Compiled programs are kept in the user's cache folder, so that the next command begins sooner;
+    `BAYESTREAM_CACHE` names another folder, or is `off`.
+    """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -123,6 +124,7 @@ def _learn_all(
     block: int,
     on_bad: str,
 ) -> None:
+    threading.Thread(target=plots.prepare, daemon=True).start()  # while XLA is at work
     state = learner.init(jax.random.key(seed))
     every = max(block, (source.total or 1000 * _LINES) // _LINES // block * block)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -136,7 +138,7 @@ def _learn_all(
                 key = jax.random.fold_in(jax.random.key(seed), journal.count)
                 stream = stacked(rows, source.task, source.inputs)
                 state, records = learn(
-                    learner, state, stream, record=record, key=key, progress=False
+                    learner, state, stream, record=record, key=key, progress=False, size=block
                 )
                 journal.write(rows, records)
             bar.update(line, advance=len(rows) + len(bad), description=journal.line())

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from bayestream.gaussians.innovation import Innovation
 from bayestream.likelihoods.evolving import Kind
-from bayestream.types import Array, Estimator
+from bayestream.types import Array, Estimator, Likelihood
 
 State = TypeVar("State")
 
@@ -23,16 +24,35 @@ def is_finite(tree: Any) -> Array:
     return jnp.all(jnp.array(each, bool))
 
 
-def check_state(estimator: Estimator, state: Any) -> None:
+def check_state(estimator: Estimator, state: Any) -> tuple[Likelihood, Any]:
     """Refuse a state that another learner made: of another family, size, rank or likelihood.
 
-    Not while it is traced: the numbers of the learner may be so too, and it would be kept.
+    Returns its likelihood, for what it says of targets alone, and the dtype to learn them in.
+    What is traced is not checked: the numbers of the learner may be so too, and would be kept.
     """
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(state)):
-        return
-    first = _first_state(estimator)
-    if _layout(state) == _layout(first):
-        return
+    leaves, structure = jax.tree.flatten(state)
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return estimator.likelihood(state), estimator.mean(state).dtype
+    kinds = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves)
+    return _checked(estimator, structure, kinds)
+
+
+@lru_cache(maxsize=256)
+def _checked(
+    estimator: Estimator, structure: Any, kinds: tuple[tuple[Any, Any], ...]
+) -> tuple[Likelihood, Any]:
+    state = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*kind) for kind in kinds])
+    _check_layout(jax.eval_shape(estimator.init, jax.random.key(0)), state)
+    found: list[Any] = []
+
+    def look(state: Any) -> None:
+        found.append((estimator.likelihood(state), estimator.mean(state).dtype))
+
+    jax.eval_shape(look, state)
+    return found[0]
+
+
+def _check_layout(first: Any, state: Any) -> None:
     expected, found = _parts(first), _parts(state)
     for name in [*expected, *found]:
         if expected.get(name) != found.get(name):
@@ -40,16 +60,10 @@ def check_state(estimator: Estimator, state: Any) -> None:
                 f"state must come from this learner's init or a run of it: state{name} must be "
                 f"{expected.get(name, 'absent')}, got {found.get(name, 'nothing there')}."
             )
-    raise ValueError("state must come from this learner's init or a run of it, got another kind.")
-
-
-@lru_cache(maxsize=256)
-def _first_state(estimator: Estimator) -> Any:
-    return jax.eval_shape(estimator.init, jax.random.key(0))
-
-
-def _layout(state: Any) -> tuple[Any, list[tuple[int, ...]]]:
-    return jax.tree.structure(state), [jnp.shape(leaf) for leaf in jax.tree.leaves(state)]
+    if jax.tree.structure(first) != jax.tree.structure(state):
+        raise ValueError(
+            "state must come from this learner's init or a run of it, got another kind."
+        )
 
 
 def _parts(state: Any) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,6 +136,12 @@ def search(history: Sequence[tuple[Mapping[str, float], float]]) -> Figure:
     axes[0].set(ylabel="negative log predictive density")
     axes[0].legend(frameon=False, fontsize=8)
     return figure
+
+
+def prepare() -> None:
+    """Import what pictures need, if it is there."""
+    with suppress(ImportError):
+        import_module("matplotlib.backends.backend_agg")
 
 
 def _stack(ax: Any, shares: Mapping[str, Any]) -> None:

@@ -6,7 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
+from bayestream.gaussians import threads
 from bayestream.types import Array
+
+threads.limit()
 
 
 def cholesky_of_identity_plus(gram: Array) -> Array:

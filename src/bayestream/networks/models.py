@@ -165,9 +165,17 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
     # A pytree may be callable too (an equinox module is); only a leaf by itself is a function.
     drawn = callable(params) and jax.tree.leaves(params) == [params]
     template = jax.eval_shape(params, jax.random.key(0)) if drawn else params
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), template)
-    flat, unravel = ravel_pytree(zeros)
-    outputs = jax.eval_shape(lambda p, x: apply(unravel(p), x), flat, jnp.zeros(inputs, flat.dtype))
+    unravels: list[Callable[[Array], Any]] = []
+
+    def joined(tree: Any) -> Array:
+        flat, unravel = ravel_pytree(tree)
+        unravels.append(unravel)
+        return flat
+
+    flat = jax.eval_shape(joined, template)
+    (unravel,) = unravels
+    x = jax.ShapeDtypeStruct(inputs, flat.dtype)
+    outputs = jax.eval_shape(lambda p, x: apply(unravel(p), x), flat, x)
     if outputs.ndim > 1:
         raise ValueError(
             f"apply(params, x) must return a vector (C,) for one x of shape {inputs}, "

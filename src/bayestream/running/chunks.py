@@ -105,6 +105,16 @@ def stack(examples: Iterable[Example]) -> Example:
     return Example(*(np.stack(field) for field in zip(*examples, strict=True)))
 
 
+def padded(tree: Any, size: int) -> Any:
+    """Rows of zeros after those there are, up to `size`."""
+
+    def longer(rows: Any) -> np.ndarray:
+        empty = np.zeros((size - len(rows), *np.shape(rows)[1:]), rows.dtype)
+        return np.concatenate([rows, empty]) if len(empty) else rows
+
+    return jax.tree.map(longer, tree)
+
+
 def nothing(model: Model, likelihood: Likelihood) -> Example:
     """No examples, in arrays of the right shapes."""
     target = likelihood.target_shapes(model.outputs)[0]

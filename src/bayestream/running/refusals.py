@@ -20,10 +20,9 @@ class RefusedError(ArithmeticError):
     """Most of what a learner saw it could not learn from."""
 
 
-def refusals(counts: Array, before: int, positions: Any) -> list[Skipped]:
-    """The examples after which the count of refusals had grown."""
-    grown = np.diff(np.asarray(counts), prepend=before) > 0
-    return [Skipped(int(place), _REASON) for place in np.asarray(positions)[grown]]
+def refusals(lost: Array, positions: Any) -> list[Skipped]:
+    """The examples whose update was refused."""
+    return [Skipped(int(place), _REASON) for place in np.asarray(positions)[np.asarray(lost)]]
 
 
 def labels(y: Any) -> int:

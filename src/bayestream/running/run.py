@@ -14,7 +14,15 @@ import numpy as np
 from bayestream.checks import check_choice
 from bayestream.estimators.guard import check_state
 from bayestream.progress import Progress
-from bayestream.running.chunks import Skipped, check_shapes, chunked, impossible, nothing, stack
+from bayestream.running.chunks import (
+    Skipped,
+    check_shapes,
+    chunked,
+    impossible,
+    nothing,
+    padded,
+    stack,
+)
 from bayestream.running.delays import Block, delivered
 from bayestream.running.refusals import check_refused, labels, refusals
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
@@ -99,15 +107,17 @@ def learn(
     key: Key | None = None,
     on_bad: OnBad = "raise",
     progress: bool | None = None,
+    size: int = 1,
 ) -> tuple[State, Records]:
-    """`run` for callers that judge the refused updates themselves."""
+    """`run` for callers that judge the refused updates themselves.
+
+    Chunks are padded to the largest before them, or to `size`: one program serves them all.
+    """
     check_choice("on_bad", on_bad, {"raise": None, "skip": None})
-    check_state(estimator, state)
+    likelihood, dtype = check_state(estimator, state)
     # Chunks are donated; the caller's state is not. This copies without compiling anything.
     state = jax.device_put(state, may_alias=False)
-    dtype = estimator.mean(state).dtype
-    chunks, total = chunked(stream, estimator.model, estimator.likelihood(state), dtype)
-    count = int(estimator.refused(state))
+    chunks, total = chunked(stream, estimator.model, likelihood, dtype)
     kept: list[Any] = []
     skipped: list[Skipped] = []
     refused: list[Skipped] = []
@@ -117,20 +127,20 @@ def learn(
             if on_bad == "raise":
                 refuse(block.bad)
             skipped += sorted(block.bad)
+            size = max(size, len(block.positions) + len(block.bad))
             if len(block.positions):
-                state, (values, counts) = _learn(estimator, record, state, block, key)
+                state, (values, lost) = _learn(estimator, record, state, block, key, size)
                 kept.append(values)
-                refused += refusals(counts, count, block.positions)
+                refused += refusals(lost, block.positions)
                 updates += labels(block.learnt.y)
-                count = int(counts[-1])
             steps = len(block.positions) if block.new is None else int(np.sum(block.new))
             bar.advance(steps + len(block.bad))
     if not kept:
-        none = nothing(estimator.model, estimator.likelihood(state))
+        none = nothing(estimator.model, likelihood)
         block = Block(none, none, np.zeros(0, int), None, [])
-        state, (values, _) = _learn(estimator, record, state, block, key)
+        state, (values, _) = _learn(estimator, record, state, block, key, size)
         kept.append(values)
-    values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
+    values = kept[0] if len(kept) == 1 else jax.tree.map(_joined, *kept)
     return state, Records(values, tuple(skipped), tuple(refused), updates)
 
 
@@ -162,10 +172,10 @@ def run_together(
             for state, stream, key in zip(states, streams, keys, strict=True)
         ]
         return [state for state, _ in one_by_one], [records for _, records in one_by_one]
-    for each in states:
-        check_state(estimator, each)
-    before, state, kept = [int(estimator.refused(each)) for each in states], _stack(states), []
-    likelihood, dtype = estimator.likelihood(states[0]), estimator.mean(states[0]).dtype
+    likelihood, dtype = check_state(estimator, states[0])
+    for other in states[1:]:
+        check_state(estimator, other)
+    state, kept = _stack(states), []
     chunks = [chunked(stream, estimator.model, likelihood, dtype)[0] for stream in streams]
     for together in zip(*chunks, strict=True):
         for chunk in together:
@@ -175,10 +185,10 @@ def run_together(
             estimator, record, state, examples, together[0].positions, _stack(keys)
         )
         kept.append(values)
-    values, counts = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *kept)
+    values, lost = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *kept)
     records: list[Records] = []
     for trial, stream in enumerate(streams):
-        refused = refusals(counts[trial], before[trial], np.arange(len(stream)))
+        refused = refusals(lost[trial], np.arange(len(stream)))
         updates = labels(stream.examples.y)
         check_refused(refused, updates, f"trial {trial}: ")
         records.append(Records(_of_trial(values, trial), (), tuple(refused), updates))
@@ -194,7 +204,7 @@ def step(
     record: Record | None = plugin,
     key: Key | None = None,
 ) -> tuple[State, Any]:
-    """One observation at a time: predict, record, update; bad input raises before anything runs.
+    """One observation at a time: predict, record, update; of bad input nothing comes but an error.
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.1), rank=2)
@@ -202,16 +212,16 @@ def step(
     >>> kept["prediction"].shape
     (1,)
     """
-    check_state(estimator, state)
-    likelihood = estimator.likelihood(state)
+    likelihood, dtype = check_state(estimator, state)
     example = Example(np.asarray(x), np.asarray(y), np.asarray(0), np.asarray(0))
     check_shapes(example, estimator.model, likelihood)
-    dtype = estimator.mean(state).dtype
-    (reason,) = impossible(stack([example]), estimator.model, likelihood, dtype)
-    if reason:
-        raise ValueError(reason)
-    state, (kept, _) = _step(estimator, record, state, example, key)
-    return state, kept
+    with np.errstate(over="ignore"):
+        possible = np.isfinite(example.x.astype(dtype)).all()
+    if possible:
+        after, kept, possible = _step(estimator, record, state, example.x, example.y, key)
+        if possible:
+            return after, kept
+    raise ValueError(*impossible(stack([example]), estimator.model, likelihood, dtype))
 
 
 def one_step(
@@ -224,7 +234,16 @@ def one_step(
     return state, (kept, estimator.refused(state))
 
 
-_step = jax.jit(one_step, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))
+def _step(
+    estimator: Estimator, record: Record | None, state: State, x: Array, y: Array, key: Key | None
+) -> tuple[State, Any, Array]:
+    """The state after it, what was recorded, and whether y is a possible value."""
+    likelihood, zero = estimator.likelihood(state), jnp.zeros((), int)
+    label = y.astype(estimator.mean(state).dtype)
+    possible = likelihood.missing(label) | likelihood.support(label, estimator.model.outputs)
+    state, (kept, _) = one_step(estimator, record, state, Example(x, y, zero, zero), key)
+    return state, kept, possible
 
 
 def refuse(bad: Sequence[Skipped]) -> None:
@@ -238,17 +257,32 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
+def _joined(*rows: Array) -> Array:
+    return jnp.asarray(np.concatenate(rows))  # in NumPy, which compiles nothing
+
+
 def _of_trial(tree: Any, trial: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[trial], tree)
 
 
 def _learn(
-    estimator: Estimator, record: Record | None, state: State, block: Block, key: Key | None
+    estimator: Estimator,
+    record: Record | None,
+    state: State,
+    block: Block,
+    key: Key | None,
+    size: int,
 ) -> tuple[State, Any]:
+    """The state after the block, what was recorded, and which updates were refused."""
     if block.new is None:
-        return _scan(estimator, record, state, block.asked, block.positions, key)
-    state, (kept, counts) = _scan_delayed(estimator, record, state, block._replace(bad=[]), key)
-    return state, (jax.tree.map(lambda rows: rows[block.new], kept), counts)
+        count = len(block.positions)
+        rows = padded((block.asked, block.positions), size)
+        state, values = _scan(estimator, record, state, *rows, count, key)
+        if count == size:
+            return state, values
+        return state, jax.tree.map(lambda rows: jnp.asarray(np.asarray(rows)[:count]), values)
+    state, (kept, lost) = _scan_delayed(estimator, record, state, block._replace(bad=[]), key)
+    return state, (jax.tree.map(lambda rows: rows[block.new], kept), lost)
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -258,13 +292,34 @@ def _scan(
     state: State,
     examples: Example,
     positions: Array,
+    count: int,
     key: Key | None,
 ) -> tuple[State, Any]:
-    def body(state: State, item: tuple[Example, Array]) -> tuple[State, Any]:
-        example, position = item
+    """Of the first `count` examples; the rest are there for the size alone."""
+
+    @jax.jit  # so that it is traced once
+    def one(state: State, example: Example, position: Array, key: Key | None) -> tuple[State, Any]:
         return one_step(estimator, record, state, example, key_of(key, position))
 
-    return jax.lax.scan(body, state, (examples, positions))
+    def item(index: Any) -> tuple[Example, Array]:
+        return jax.tree.map(lambda rows: rows[index], (examples, positions))
+
+    def body(index: Array, carry: tuple[State, Any]) -> tuple[State, Any]:
+        state, kept = carry
+        state, values = one(state, *item(index), key)
+        return state, jax.tree.map(lambda rows, value: rows.at[index].set(value), kept, values)
+
+    _, values = jax.eval_shape(one, state, *item(0), key)
+    rows = jax.tree.map(
+        lambda value: jnp.zeros((len(positions), *value.shape), value.dtype), values
+    )
+    before = estimator.refused(state)
+    state, (kept, counts) = jax.lax.fori_loop(0, count, body, (state, rows))
+    return state, (kept, _grown(counts, before))
+
+
+def _grown(counts: Array, before: Array) -> Array:
+    return jnp.diff(counts, prepend=before) > 0
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -277,7 +332,8 @@ def _scan_trials(
     keys: Key,
 ) -> tuple[State, Any]:
     one = partial(_scan, estimator, record)
-    return jax.vmap(one, in_axes=(0, 0, None, 0))(states, examples, positions, keys)
+    axes = (0, 0, None, None, 0)
+    return jax.vmap(one, in_axes=axes)(states, examples, positions, len(positions), keys)
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -293,7 +349,9 @@ def _scan_delayed(
         state = estimator.update(state, learnt.x, learnt.y, key_of(key, position))
         return state, (kept, estimator.refused(state))
 
-    return jax.lax.scan(body, state, block)
+    before = estimator.refused(state)
+    state, (kept, counts) = jax.lax.scan(body, state, block)
+    return state, (kept, _grown(counts, before))
 
 
 def key_of(key: Key | None, position: Array) -> Key | None:

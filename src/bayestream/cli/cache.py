@@ -1,0 +1,35 @@
+"""Compiled programs are kept for the next command, in the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+
+from bayestream.streams import datasets
+
+
+def keep_programs() -> None:
+    """Keep what is compiled; not where that is switched off, arranged otherwise or not allowed."""
+    chosen = os.environ.get("BAYESTREAM_CACHE", "")
+    if chosen == "off" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    with suppress(OSError, RuntimeError):  # a folder that cannot be written to, or no home
+        folder = Path(chosen or datasets.cache(), f"programs-{_machine()}")
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            jax.config.update("jax_compilation_cache_dir", str(folder))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+            jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _machine() -> str:
+    """The CPU's abilities in short: a home may be shared with machines that have fewer."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+        return hashlib.blake2b(flags.encode(), digest_size=4).hexdigest()
+    return "any"

@@ -1,0 +1,50 @@
+"""The command line keeps what it has compiled, where it may."""
+
+import jax
+import pytest
+
+from bayestream.cli.cache import keep_programs
+
+NAMES = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """What `keep_programs` chooses, with the tests' own cache put back afterwards."""
+    before = {name: getattr(jax.config, name) for name in NAMES}
+    jax.config.update(NAMES[0], None)
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+
+    def chosen(**variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, str(value))
+        keep_programs()
+        return getattr(jax.config, NAMES[0])
+
+    yield chosen
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_programs_are_kept_in_the_users_cache_folder(kept, tmp_path):
+    folder = kept(XDG_CACHE_HOME=tmp_path, BAYESTREAM_CACHE="")
+    assert folder.startswith(str(tmp_path / "bayestream" / "programs-"))
+
+
+def test_another_folder_can_be_named_and_keeping_switched_off(kept, tmp_path):
+    assert kept(XDG_CACHE_HOME=tmp_path, BAYESTREAM_CACHE="off") is None
+    assert not any(tmp_path.iterdir())
+    assert kept(BAYESTREAM_CACHE=tmp_path / "mine").startswith(str(tmp_path / "mine"))
+
+
+def test_a_folder_that_cannot_be_made_is_done_without(kept, tmp_path):
+    (tmp_path / "file").touch()
+    assert kept(BAYESTREAM_CACHE=tmp_path / "file") is None
+
+
+def test_what_jax_was_told_itself_is_left_alone(kept, tmp_path):
+    assert kept(BAYESTREAM_CACHE=tmp_path, JAX_COMPILATION_CACHE_DIR=tmp_path / "own") is None
