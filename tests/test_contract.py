@@ -211,9 +211,8 @@ def test_the_dtype_is_kept(general, likelihood, dtype):
 def test_a_missing_label_is_skipped(method):
     learner = make(method)
     before = predict(learner, learn(learner))
-    for missing in (np.full(2, np.nan), np.array([np.nan, 1.0]))[: outputs(method)]:
-        missing = missing[: outputs(method)]
-        assert_same_belief(learner, update(learner, before, XS[4], missing), before)
+    missing = np.full(outputs(method), np.nan)
+    assert_same_belief(learner, update(learner, before, XS[4], missing), before)
 
 
 def test_a_batch_with_missing_labels_is_the_batch_without_them(general):
