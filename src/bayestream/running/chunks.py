@@ -135,7 +135,7 @@ def impossible(chunk: Example, model: Model, likelihood: Likelihood, dtype: Any)
     whole = np.isfinite(delays) & (delays >= 0) & (delays == np.floor(delays))
     with np.errstate(over="ignore"):
         labels = np.asarray(chunk.y).astype(dtype)
-    known = np.asarray(_possible(likelihood.missing, likelihood.support, model.outputs, labels))
+    known = np.asarray(possible(likelihood.missing, likelihood.support, model.outputs, labels))
     reasons = np.full(len(chunk.x), "", object)
     for row in np.flatnonzero(~whole):
         reasons[row] = f"delay must be a whole number, 0 or above, got {chunk.delay[row]}."
@@ -159,10 +159,11 @@ def _fits(values: Any, dtype: Any) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _possible(
+def possible(
     missing: Callable[[Array], Array],
     support: Callable[[Array, int], Array],
     outputs: int,
     labels: Array,
 ) -> Array:
+    """Of each label, whether it is missing or a value that there can be."""
     return jax.vmap(lambda y: missing(y) | support(y, outputs))(labels)

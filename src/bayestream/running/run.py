@@ -21,6 +21,7 @@ from bayestream.running.chunks import (
     impossible,
     nothing,
     padded,
+    possible,
     stack,
 )
 from bayestream.running.delays import Block, delivered
@@ -216,11 +217,11 @@ def step(
     example = Example(np.asarray(x), np.asarray(y), np.asarray(0), np.asarray(0))
     check_shapes(example, estimator.model, likelihood)
     with np.errstate(over="ignore"):
-        possible = np.isfinite(example.x.astype(dtype)).all()
-    if possible:
-        after, kept, possible = _step(estimator, record, state, example.x, example.y, key)
-        if possible:
-            return after, kept
+        finite = np.isfinite(example.x.astype(dtype)).all()
+        label = example.y.astype(dtype)[None]
+    # A program of its own: the state need not be waited for.
+    if finite and possible(likelihood.missing, likelihood.support, estimator.model.outputs, label):
+        return _step(estimator, record, state, example.x, example.y, key)
     raise ValueError(*impossible(stack([example]), estimator.model, likelihood, dtype))
 
 
@@ -237,13 +238,10 @@ def one_step(
 @partial(jax.jit, static_argnums=(0, 1))
 def _step(
     estimator: Estimator, record: Record | None, state: State, x: Array, y: Array, key: Key | None
-) -> tuple[State, Any, Array]:
-    """The state after it, what was recorded, and whether y is a possible value."""
-    likelihood, zero = estimator.likelihood(state), jnp.zeros((), int)
-    label = y.astype(estimator.mean(state).dtype)
-    possible = likelihood.missing(label) | likelihood.support(label, estimator.model.outputs)
+) -> tuple[State, Any]:
+    zero = jnp.zeros((), int)
     state, (kept, _) = one_step(estimator, record, state, Example(x, y, zero, zero), key)
-    return state, kept, possible
+    return state, kept
 
 
 def refuse(bad: Sequence[Skipped]) -> None:
