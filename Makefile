@@ -41,9 +41,10 @@ lint: $(VENV)/.work
 	$(BIN)/pyright
 	$(BIN)/mkdocs build --quiet --strict --site-dir out/site
 
-# On an otherwise idle machine, about 20 minutes.
+# On an otherwise idle machine, about 25 minutes.
 bench: $(VENV)/.use
 	$(BIN)/python benchmarks/speed.py --out out
+	$(BIN)/python benchmarks/first.py
 
 # Every estimator on UCI energy: error, calibration, speed.
 compare: $(VENV)/.use
