@@ -204,3 +204,19 @@ def test_tuning_on_validation_data_holds_out_a_tenth_and_trains_on_the_rest():
 def test_every_command_shows_an_example():
     for command in (["demo"], ["run"], ["tune"], ["data", "get"]):
         assert "Example" in call(*command, "--help")
+
+
+def test_bandit_prints_what_each_policy_was_worth(tmp_path):
+    out = tmp_path / "out"
+    said = call("bandit", "--env", "linear", "--policy", "thompson-of-outputs", "--policy",
+                "random", "--rank", 3, "--hidden", "", "--steps", 150, "--trials", 2,
+                "--out", out)  # fmt: skip
+    regrets = {
+        name: float(re.search(rf"{name} │ [^│]*│ +([\d.,]+) ±", said)[1].replace(",", ""))
+        for name in ("thompson-of-outputs", "random")
+    }
+    assert regrets["thompson-of-outputs"] < 0.6 * regrets["random"]
+    saved = bs.Results.load(out / "totals.parquet")
+    assert len(saved.where(metric="regret", trial=1)) == 300
+    assert (out / "totals.png").stat().st_size > 1000
+    call("bandit", "--env", "casino", code=1)

@@ -77,11 +77,16 @@ def settings(
 
 def layers(source: Source, hidden: str) -> list[int]:
     """The sizes of the network's layers, from the source's inputs to its outputs."""
+    return between(source.inputs, hidden, source.outputs)
+
+
+def between(inputs: int, hidden: str, outputs: int) -> list[int]:
+    """The sizes of a network's layers, with those hidden as on the command line."""
     try:
         sizes = [int(size) for size in hidden.split(",") if size.strip()]
     except ValueError:
         raise ValueError(f"--hidden must be sizes such as 50 or 100,50, got {hidden}.") from None
-    return [source.inputs, *sizes, source.outputs]
+    return [inputs, *sizes, outputs]
 
 
 def likelihood_of(source: Source, noise: float | None) -> Likelihood | EvolvingLikelihood:

@@ -9,6 +9,7 @@ try:
 except ImportError:
     sys.exit("The bayestream command needs its extra: pip install 'bayestream[cli]'")
 
+from bayestream.cli.bandit import bandit
 from bayestream.cli.data import app as data
 from bayestream.cli.demo import demo
 from bayestream.cli.errors import plainly
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(plainly(demo))
 app.command()(plainly(run))
 app.command()(plainly(tune))
+app.command()(plainly(bandit))
 app.add_typer(data, name="data")
 
 

@@ -153,7 +153,12 @@ def trials(
     game = jax.vmap(_game(learner, policy, warm_up, delay))
     stacked = jax.tree.map(jnp.asarray, bandits)
     _, plays = game(jax.vmap(learner.init)(keys[0]), stacked, keys[1])
-    steps = np.arange(1, plays.arms.shape[1] + 1)
+    each = [jax.tree.map(lambda values, i=trial: values[i], plays) for trial in range(count)]
+    return Results.joined([totals(method, trial, own) for trial, own in enumerate(each)])
+
+
+def totals(method: str, trial: int, plays: Plays) -> Results:
+    """The running totals of reward and regret in one game."""
     return Results.joined(
         [
             Results.of(
@@ -161,12 +166,11 @@ def trials(
                 metric=metric,
                 summary="total",
                 trial=trial,
-                step=steps,
+                step=np.arange(1, len(values) + 1),
                 task=0,
-                value=np.cumsum(np.asarray(values[trial], np.float64)),
+                value=np.cumsum(np.asarray(values, np.float64)),
             )
             for metric, values in (("reward", plays.rewards), ("regret", plays.regrets))
-            for trial in range(count)
         ]
     )
 

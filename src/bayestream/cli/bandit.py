@@ -1,0 +1,145 @@
+"""`bayestream bandit`: learn which arm to pull, and see what it is worth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import numpy as np
+import typer
+from rich.table import Table
+
+from bayestream import likelihoods
+from bayestream.averaging import self_tuning
+from bayestream.checks import check_choice
+from bayestream.cli import learners
+from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.outputs import Screen, whole
+from bayestream.decisions import Bandit, bandits, policies
+from bayestream.estimators import SPACES
+from bayestream.evaluation import Results, plots
+from bayestream.networks import models
+from bayestream.progress import Progress
+from bayestream.streams import datasets
+from bayestream.tuning.tune import build
+from bayestream.types import Estimator, Stream
+
+POLICIES: dict[str, Callable[[], policies.Policy]] = {
+    "thompson": policies.thompson,
+    "thompson-of-outputs": policies.thompson_of_outputs,
+    "upper-confidence": policies.upper_confidence,
+    "epsilon-greedy": policies.epsilon_greedy,
+    "greedy": lambda: policies.epsilon_greedy(0.0),
+    "random": lambda: policies.epsilon_greedy(1.0),
+}
+ENVIRONMENTS: dict[str, Callable[[int, int], Bandit]] = {
+    "mnist": lambda seed, steps: _of_images(datasets.mnist(), seed, steps),
+    "fashion_mnist": lambda seed, steps: _of_images(datasets.fashion_mnist(), seed, steps),
+    "linear": lambda seed, steps: bandits.linear(seed, steps=steps),
+    "nonlinear": lambda seed, steps: bandits.nonlinear(seed, steps=steps, changes=1),
+}
+
+
+def bandit(
+    env: Annotated[str, typer.Option(help=f"One of {', '.join(ENVIRONMENTS)}.")] = "nonlinear",
+    policy: Annotated[
+        list[str] | None, typer.Option(help=f"One or more of {', '.join(POLICIES)}.")
+    ] = None,
+    method: learners.Method = "lofi",
+    rank: learners.Rank = None,
+    hidden: learners.Hidden = "50",
+    noise: Annotated[float, typer.Option(help="The variance of rewards, as believed.")] = 0.1,
+    given: Annotated[
+        list[str] | None, typer.Option("--set", help="An option of the method: drift=1e-5.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="How many arms are pulled.")] = 2000,
+    trials: Annotated[int, typer.Option(min=1, help="Games, each with a seed of its own.")] = 3,
+    warm_up: Annotated[int, typer.Option(min=0, help="First, arms in turn for so long.")] = 0,
+    delay: Annotated[int, typer.Option(min=0, help="Steps until a reward is seen.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the first game.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("out/bandit"),
+) -> None:
+    """Pull arms, see only what they pay, and learn which to pull.
+
+    Prints the total reward and regret of each policy with their standard errors, and writes the
+    running totals (totals.parquet) and a picture of them (totals.png). A network has an output for
+    each arm. Ctrl-C, or SIGTERM, ends it with the games that are over and exit code 130.
+
+    **Examples:**
+
+    `bayestream bandit --policy thompson-of-outputs --policy epsilon-greedy`
+
+    `bayestream bandit --env mnist --policy thompson --rank 10 --hidden 200 --steps 8000`
+    """
+    console = Screen()
+    make = check_choice("--env", env, ENVIRONMENTS)
+    chosen = {
+        name: check_choice("--policy", name, POLICIES)()
+        for name in policy or ["thompson-of-outputs", "epsilon-greedy"]
+    }
+    settings = learners.settings(method, rank=rank, given=given or ())
+    found: list[Results] = []
+    spent: dict[str, list[float]] = {name: [] for name in chosen}
+    learner: Estimator | None = None
+    with Progress("playing", total=trials * len(chosen), show=True) as bar:
+        for trial in range(trials):
+            game = make(seed + trial, steps)
+            learner = learner or _learner(game, settings, hidden, noise)
+            key_start, key_play = jax.random.split(jax.random.key(seed + trial))
+            for name, rule in chosen.items():
+                if INTERRUPTS.requested:
+                    break
+                begin = time.perf_counter()
+                state = learner.init(key_start)
+                _, plays = bandits.play(
+                    learner, state, game, policy=rule, key=key_play, warm_up=warm_up, delay=delay
+                )
+                found.append(bandits.totals(name, trial, jax.tree.map(np.asarray, plays)))
+                spent[name].append((time.perf_counter() - begin) / steps)
+                bar.advance(1)
+    if not found:
+        return console.print("interrupted before the first game was over")
+    results = Results.joined(found)
+    console.print(_table(results, spent, f"{env}, {steps:,} steps, {settings.method}"))
+    written = []
+    with suppress(ImportError), whole(out / "totals.parquet") as partial:
+        results.save(partial)
+        written.append(out / "totals.parquet")
+    with suppress(ImportError), whole(out / "totals.png") as partial:
+        plots.curves(results).savefig(partial, dpi=130)
+        written.append(out / "totals.png")
+    return console.print("wrote", *map(str, written))
+
+
+def _of_images(stream: Stream, seed: int, steps: int) -> Bandit:
+    return bandits.of_labels(stream.shuffle(seed).take(steps), arms=10)
+
+
+def _learner(game: Bandit, chosen: learners.Settings, hidden: str, noise: float) -> Estimator:
+    sizes = learners.between(np.shape(game.contexts)[1], hidden, np.shape(game.rewards)[1])
+    reward = likelihoods.gaussian(noise)
+    if chosen.method == learners.SELF_TUNING:
+        return self_tuning(sizes, reward, **chosen.options)
+    space = SPACES.get(chosen.method, {})
+    return build(chosen.method, models.mlp(sizes), reward, {}, space, chosen.options)
+
+
+def _table(results: Results, spent: dict[str, list[float]], title: str) -> Table:
+    shown = Table(title=title)
+    for column in ("policy", "reward", "regret", "games", "µs a step"):
+        shown.add_column(column, justify="left" if column == "policy" else "right")
+    last = results.where(step=int(results["step"].max())).averaged()
+    for name in results.unique("method"):
+        own = last.where(method=name)
+        cells = []
+        for metric in ("reward", "regret"):
+            row = own.where(metric=metric)
+            cells.append(f"{row['mean'][0]:,.1f} ± {row['error'][0]:.1f}")
+        games = int(own["trials"][0])
+        times = spent[name][1:] or spent[name]  # the first compiles
+        shown.add_row(name, *cells, str(games), f"{1e6 * float(np.median(times)):,.0f}")
+    return shown
