@@ -44,7 +44,10 @@ def chosen(policy, learner, state, count=20_000, step=0):
 
 
 @pytest.mark.parametrize("policy", [bs.policies.thompson(), bs.policies.thompson_of_outputs()])
-@pytest.mark.parametrize(("method", "options"), [("fcekf", {}), ("lofi", {"rank": 9})])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("lofi", {"rank": 9}), pytest.param("fcekf", {}, marks=pytest.mark.slow)],
+)
 def test_thompson_pulls_an_arm_as_often_as_it_is_believed_to_be_best(policy, method, options):
     learner, state = believing(method=method, **options)
     # Of a linear layer the arms' outputs are independent here: each has weights of its own.

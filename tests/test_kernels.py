@@ -143,7 +143,7 @@ def assert_same_sphere(one: SphericalGaussian, other: SphericalGaussian, **toler
     np.testing.assert_allclose(*spans, rtol=tolerance["rtol"], atol=rounding)
 
 
-@pytest.mark.parametrize("threshold", [None, 2.0])
+@pytest.mark.parametrize("threshold", [None, pytest.param(2.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("case", CASES)
 def test_spherical_native_is_jax_in_float64(case, projection, threshold, monkeypatch):
@@ -156,7 +156,9 @@ def test_spherical_native_is_jax_in_float64(case, projection, threshold, monkeyp
     np.testing.assert_allclose(lengths[native.scales > 1e-3], 1, rtol=1e-9)
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize(
+    "projection", ["svd", pytest.param("orthogonal", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("case", CASES)
 def test_spherical_native_in_float32_is_near_float64(case, projection, monkeypatch):
     run = project("native", monkeypatch, projection)

@@ -78,7 +78,7 @@ def closed_form(xs, ys, prior):
     return mean, np.linalg.inv(precision)
 
 
-@pytest.mark.parametrize("kernels", ["native", "jax"])
+@pytest.mark.parametrize("kernels", ["native", pytest.param("jax", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("method", "family"), [("fcekf", dense), ("lofi", lazy_dlr), ("lofi_spherical", spherical)]
 )

@@ -237,12 +237,13 @@ def test_delayed_labels_are_learnt_exactly_when_they_arrive():
     count = 90
     delays = np.random.default_rng(3).poisson(2.0, count)
     state, expected = START, []
+    predict, update, apply = map(jax.jit, (LEARNER.predict, LEARNER.update, MODEL.apply))
     for now in range(count):
-        state = LEARNER.predict(state)
-        expected.append(MODEL.apply(LEARNER.mean(state), XS[now])[0])
+        state = predict(state)
+        expected.append(apply(LEARNER.mean(state), XS[now])[0])
         for then in range(now + 1):
             if then + delays[then] == now:
-                state = LEARNER.update(state, XS[then], YS[then])
+                state = update(state, XS[then], YS[then])
     stream = bs.streams.delayed_labels(bs.Stream(bs.Example(XS[:count], YS[:count])), delays)
     for form in (stream, iter(stream)):
         found, records = bs.run(LEARNER, START, form)

@@ -22,7 +22,7 @@ print(json.dumps([before, threads()]))
 """
 
 
-@pytest.mark.parametrize("given", [None, "2"])
+@pytest.mark.parametrize("given", [None, pytest.param("2", marks=pytest.mark.slow)])
 def test_an_estimator_takes_the_threads_of_scipys_openblas_alone_unless_they_are_given(given):
     env = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     env |= {} if given is None else {"OPENBLAS_NUM_THREADS": given}
