@@ -156,9 +156,7 @@ def test_spherical_native_is_jax_in_float64(case, projection, threshold, monkeyp
     np.testing.assert_allclose(lengths[native.scales > 1e-3], 1, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "projection", ["svd", pytest.param("orthogonal", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("projection", ["svd", pytest.param("orthogonal", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 def test_spherical_native_in_float32_is_near_float64(case, projection, monkeypatch):
     run = project("native", monkeypatch, projection)
