@@ -14,18 +14,14 @@ import typer
 from rich.table import Table
 
 from bayestream import likelihoods
-from bayestream.averaging import self_tuning
 from bayestream.checks import check_choice
 from bayestream.cli import learners
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.outputs import Screen, whole
 from bayestream.decisions import Bandit, bandits, policies
-from bayestream.estimators import SPACES
 from bayestream.evaluation import Results, plots
-from bayestream.networks import models
 from bayestream.progress import Progress
 from bayestream.streams import datasets
-from bayestream.tuning.tune import build
 from bayestream.types import Estimator, Stream
 
 POLICIES: dict[str, Callable[[], policies.Policy]] = {
@@ -87,6 +83,8 @@ def bandit(
     learner: Estimator | None = None
     with Progress("playing", total=trials * len(chosen), show=True) as bar:
         for trial in range(trials):
+            if INTERRUPTS.requested:
+                break
             game = make(seed + trial, steps)
             learner = learner or _learner(game, settings, hidden, noise)
             key_start, key_play = jax.random.split(jax.random.key(seed + trial))
@@ -121,11 +119,7 @@ def _of_images(stream: Stream, seed: int, steps: int) -> Bandit:
 
 def _learner(game: Bandit, chosen: learners.Settings, hidden: str, noise: float) -> Estimator:
     sizes = learners.between(np.shape(game.contexts)[1], hidden, np.shape(game.rewards)[1])
-    reward = likelihoods.gaussian(noise)
-    if chosen.method == learners.SELF_TUNING:
-        return self_tuning(sizes, reward, **chosen.options)
-    space = SPACES.get(chosen.method, {})
-    return build(chosen.method, models.mlp(sizes), reward, {}, space, chosen.options)
+    return learners.built(sizes, likelihoods.gaussian(noise), chosen)
 
 
 def _table(results: Results, spent: dict[str, list[float]], title: str) -> Table:

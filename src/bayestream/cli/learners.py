@@ -106,12 +106,22 @@ def robust(source: Source, chosen: Settings) -> Settings:
 
 def learner(source: Source, sizes: Sequence[int], chosen: Settings) -> Estimator:
     """The estimator for this source."""
-    believed = likelihood_of(source, chosen.noise)
+    known = chosen.method != SELF_TUNING and chosen.noise is not None
+    return built(
+        sizes,
+        likelihood_of(source, chosen.noise),
+        robust(source, chosen) if known else chosen,
+    )
+
+
+def built(
+    sizes: Sequence[int], believed: Likelihood | EvolvingLikelihood, chosen: Settings
+) -> Estimator:
+    """The estimator of these settings, over a network of these sizes."""
     if chosen.method == SELF_TUNING:
         return self_tuning(sizes, believed, **chosen.options)
     space = estimators.SPACES.get(chosen.method, {})
-    options = chosen.options if chosen.noise is None else robust(source, chosen).options
-    return tune.build(chosen.method, models.mlp(sizes), believed, {}, space, options)
+    return tune.build(chosen.method, models.mlp(sizes), believed, {}, space, chosen.options)
 
 
 def drifts(chosen: Settings) -> list[float]:
