@@ -168,6 +168,25 @@ def test_regret_on_the_linear_bandit_is_that_of_exact_thompson_sampling():
         assert np.mean(last) < 1.1 * np.mean(exact)
 
 
+@pytest.mark.parametrize(
+    ("contexts", "rewards", "said"),
+    [
+        ((5, 4), (5, 3), "contexts must have shape"),
+        ((4, 2), (5, 3), "rewards must have shape"),
+        ((5, 2), (5,), "rewards must have shape"),
+    ],
+)
+def test_a_game_of_other_shapes_is_refused_in_a_sentence(contexts, rewards, said):
+    learner = bs.lofi(LINEAR, bs.likelihoods.gaussian(0.1), rank=3)
+    bandit = bs.bandits.Bandit(np.ones(contexts), np.ones(rewards), np.ones(rewards))
+    rule = bs.policies.epsilon_greedy()
+    with pytest.raises(ValueError, match=f"^{said}"):
+        bs.bandits.play(learner, learner.init(KEY), bandit, policy=rule, key=KEY)
+    other = bs.fcekf(LINEAR, bs.likelihoods.gaussian(0.1)).init(KEY)
+    with pytest.raises(ValueError, match=r"^state must come from this learner"):
+        bs.bandits.play(learner, other, bandit, policy=rule, key=KEY)
+
+
 def test_what_does_not_fit_is_refused_in_a_sentence():
     point = bs.ogd(LINEAR, bs.likelihoods.gaussian(0.1))
     with pytest.raises(ValueError, match="use epsilon_greedy"):

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bayestream.checks import check_whole
+from bayestream.checks import check_array, check_non_negative, check_whole
 from bayestream.decisions.policies import Policy
+from bayestream.estimators.guard import check_state
 from bayestream.evaluation.results import Results
 from bayestream.types import Array, Estimator, Key, State, Stream
 
@@ -90,6 +91,7 @@ def nonlinear(
 
 
 def _noisy(rng: np.random.Generator, contexts: NDArray[Any], expected: Any, noise: float) -> Bandit:
+    check_non_negative("noise", noise)
     rewards = expected + np.sqrt(noise) * rng.normal(size=expected.shape)
     return Bandit(contexts, rewards, expected)
 
@@ -122,14 +124,8 @@ def play(
     >>> bool(plays.regrets[-500:].mean() < plays.regrets[:50].mean())
     True
     """
-    check_whole("warm_up", warm_up, 0)
-    check_whole("delay", delay, 0)
-    arms = learner.model.outputs
-    if np.shape(bandit.rewards)[1:] != (arms,):
-        raise ValueError(
-            f"learner must have an output for each of {np.shape(bandit.rewards)[1]} arms, "
-            f"got {arms}."
-        )
+    check_state(learner, state)
+    _check(learner, bandit, np.shape(bandit.contexts)[:1])
     game = _game(learner, policy, warm_up, delay)
     return game(state, jax.tree.map(jnp.asarray, bandit), key)
 
@@ -148,6 +144,7 @@ def trials(
 
     Of each, the running totals of reward and regret: metrics "reward" and "regret".
     """
+    _check(learner, bandits, np.shape(bandits.contexts)[:2])
     count = len(bandits.rewards)
     keys = jax.random.split(key, (2, count))
     game = jax.vmap(_game(learner, policy, warm_up, delay))
@@ -175,8 +172,22 @@ def totals(method: str, trial: int, plays: Plays) -> Results:
     )
 
 
+def _check(learner: Estimator, bandit: Bandit, leading: tuple[int, ...]) -> None:
+    """Refuse what does not fit together, of one game or of a stack of them."""
+    arms = np.shape(bandit.rewards)[len(leading) :]
+    if len(arms) == 1 and arms[0] != learner.model.outputs:
+        raise ValueError(
+            f"learner must have an output for each of {arms[0]} arms, got {learner.model.outputs}."
+        )
+    check_array("contexts", bandit.contexts, [(*leading, *learner.model.inputs)])
+    for name in ("rewards", "expected"):
+        check_array(name, getattr(bandit, name), [(*leading, learner.model.outputs)])
+
+
 @lru_cache(maxsize=32)
 def _game(learner: Estimator, policy: Policy, warm_up: int, delay: int) -> Any:
+    check_whole("warm_up", warm_up, 0)
+    check_whole("delay", delay, 0)
     arms = learner.model.outputs
 
     def step(carry: Any, now: tuple[Array, Bandit, Key]) -> tuple[Any, Plays]:
