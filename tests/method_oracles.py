@@ -301,3 +301,42 @@ def mean_square_gradient(belief: Dense, design: Array, y: float, noise: float) -
     """E[g gᵀ] (P, P) under the belief, for y = design·θ + N(0, noise)."""
     spread = (y - design @ belief.mean) ** 2 + design @ belief.covariance @ design
     return np.outer(design, design) * spread / noise**2
+
+
+def hilofi(
+    view: View,
+    start: Array,
+    stream: Stream,
+    *,
+    factor: Array,
+    last_variance: float,
+    hidden_drift: float,
+    last_drift: float = 0.0,
+) -> Iterator[Dense]:
+    """HiLoFi as published: square roots C_h (d rows) and C_l of the two covariances.
+
+    The noise is that of y = η + R^½ ε with R the inverse information, as for a Gaussian. Yields the
+    mean and the covariance with which the next observation is met.
+    """
+    hidden, rank = factor.shape[1], len(factor)
+    mean, C_h = start, factor
+    C_l = np.sqrt(last_variance) * np.eye(start.size - hidden)
+    noises = (hidden_drift, last_drift)
+    for x, y in stream:
+        if y is not None:
+            seen = view(mean, x, y)
+            R = np.linalg.inv(seen.information)
+            J_h, J_l = seen.jacobian[:, :hidden], seen.jacobian[:, hidden:]
+            Q_h, Q_l = (
+                C.T @ C + q * np.eye(C.shape[1]) for C, q in zip((C_h, C_l), noises, strict=True)
+            )
+            S = J_h @ Q_h @ J_h.T + J_l @ Q_l @ J_l.T + R
+            K_h, K_l = Q_h @ J_h.T @ np.linalg.inv(S), Q_l @ J_l.T @ np.linalg.inv(S)
+            mean = mean + np.concatenate([K_h, K_l]) @ R @ seen.score
+            root = np.linalg.cholesky(R).T
+            C_l = np.linalg.qr(np.vstack([C_l - C_l @ J_l.T @ K_l.T, root @ K_l.T]), mode="r")
+            stack = np.vstack([C_h - C_h @ J_h.T @ K_h.T, root @ K_h.T])
+            _, s, V = np.linalg.svd(stack, full_matrices=False)
+            C_h = np.sqrt(s[:rank] ** 2 + hidden_drift)[:, None] * V[:rank]
+        covariance = block_diag(C_h.T @ C_h + hidden_drift * np.eye(hidden), C_l.T @ C_l)
+        yield Dense(mean, covariance)

@@ -333,6 +333,7 @@ BAD_OPTIONS = [
     ("drift", -1e-9, ValueError),
     ("drift", float("inf"), ValueError),
     ("prior_precision", 0.0, ValueError),
+    ("hidden_drift", -1e-9, ValueError),
     ("outlier_threshold", 0.0, ValueError),
     ("line_search", "halving", TypeError),
     ("prior_precision", -1.0, ValueError),

@@ -6,23 +6,32 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import block_diag
 
 import oracles
 from bayestream.gaussians import (
     DenseGaussian,
     DiagonalGaussian,
     DLRGaussian,
+    LastLayerGaussian,
     SphericalGaussian,
     dense,
     diagonal,
     dlr,
+    last_layer,
     spherical,
 )
 from bayestream.gaussians.innovation import kept
 from bayestream.gaussians.linalg import cholesky_of_identity_plus
 from bayestream.networks.rows import from_dense
 
-FAMILIES = {"dense": dense, "diagonal": diagonal, "dlr": dlr, "spherical": spherical}
+FAMILIES = {
+    "dense": dense,
+    "diagonal": diagonal,
+    "dlr": dlr,
+    "last_layer": last_layer,
+    "spherical": spherical,
+}
 
 # Each new shape costs seconds of compilation, so the shapes (P, L) are few and at the edges:
 # one parameter, no rank, rank P, and more directions than parameters.
@@ -48,6 +57,13 @@ def _belief(name, shape, rng):
     elif name == "dlr":
         precision = np.diag(diag) + factor.T @ factor
         belief = DLRGaussian(mean, diag, factor)
+    elif name == "last_layer":
+        hidden = size // 2
+        low = factor[:, :hidden].T @ factor[:, :hidden] + diag[0] * np.eye(hidden)
+        full = np.diag(diag) + factor.T @ factor
+        last = np.linalg.inv(full[hidden:, hidden:])
+        belief = LastLayerGaussian(mean, factor[:, :hidden], diag[0], last)
+        precision = np.linalg.inv(block_diag(low, last))
     else:
         used = min(rank, size)  # there is no room for more orthonormal rows: the rest are zero
         basis = np.zeros((rank, size))
@@ -248,8 +264,13 @@ def test_a_draw_is_an_exact_root_of_the_covariance_times_white_noise(name, shape
     belief, (mean, covariance) = _belief(name, shape, np.random.default_rng(3))
 
     def draw(white):
-        parts = iter([white[: shape[0]], white[shape[0] :]])
-        monkeypatch.setattr(jax.random, "normal", lambda *_: next(parts))
+        left = [white]
+
+        def normal(key, shape, *_):
+            part, left[0] = left[0][: shape[0]], left[0][shape[0] :]
+            return part
+
+        monkeypatch.setattr(jax.random, "normal", normal)
         return FAMILIES[name].sample(belief, jax.random.key(0))
 
     root = np.asarray(jax.jacobian(draw)(jnp.zeros(sum(shape))))

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -350,3 +351,42 @@ def test_slang_keeps_its_rank_and_depends_on_its_key_alone():
     update, state = jax.jit(learner.update), initial(learner)
     draws = [update(state, problem.xs[0], problem.ys[0], jax.random.key(k)) for k in (1, 2)]
     assert np.any(learner.mean(draws[0]) != learner.mean(draws[1]))
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+@pytest.mark.parametrize("hidden_drift", [0.0, 1e-2])
+def test_hilofi_is_its_published_recursion(rank, hidden_drift):
+    problem = shortened("regression")
+    options = {"prior_precision": PRECISION, "hidden_drift": hidden_drift, "line_search": None}
+    learner = bs.hilofi(problem.model, problem.likelihood, rank=rank, **options)
+    expected = oracle(
+        methods.hilofi,
+        problem,
+        factor=np.asarray(initial(learner).belief.factor),
+        last_variance=1 / PRECISION,
+        hidden_drift=hidden_drift,
+    )
+    assert_same_beliefs(beliefs(learner, problem), expected)
+
+
+def test_hilofi_with_a_last_layer_alone_to_learn_is_the_full_filter_on_it():
+    """With hidden weights that are known, the rest is a linear model of the last activations."""
+    problem = shortened("regression")
+    options = {"rank": 0, "hidden_drift": 0.0, "prior_precision": PRECISION, "line_search": None}
+    learner = bs.hilofi(problem.model, problem.likelihood, **options)
+    hidden = problem.model.layers[-1].offset
+    fixed = jnp.asarray(start(problem))
+    head = bs.models.wrap(
+        lambda last, x: problem.model.apply(jnp.concatenate([fixed[:hidden], last]), x),
+        fixed[hidden:],
+        inputs=problem.model.inputs,
+    )
+    full = bs.fcekf(head, problem.likelihood, prior_precision=PRECISION, line_search=None)
+    ours, theirs = (to_dense(each, last(each, problem)) for each in (learner, full))
+    near(ours.mean[hidden:], theirs.mean)
+    near(ours.covariance[hidden:, hidden:], theirs.covariance)
+
+
+def test_hilofi_refuses_a_network_whose_last_layer_it_cannot_see():
+    with pytest.raises(ValueError, match=r"^model must have known layers, and hidden ones"):
+        bs.hilofi(bs.models.mlp([2, 1]), bs.likelihoods.gaussian(1.0))

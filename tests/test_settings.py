@@ -21,6 +21,7 @@ SETTINGS = {
     "lofi_spherical": MOVING,
     "vdekf": MOVING,
     "lrvga": FILTER,
+    "hilofi": {**FILTER, "hidden_drift": (1e-5, 1e-2)},
     "ggt": {**FILTER, "learning_rate": (0.1, 0.5)},
     "slang": {**FILTER, "learning_rate": (0.1, 0.5), "precision_rate": (0.1, 0.3)},
     "laplace": {**FILTER, "learning_rate": (1e-2, 1e-3)},

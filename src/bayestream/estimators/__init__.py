@@ -12,6 +12,7 @@ from bayestream.estimators.fcekf import fcekf
 from bayestream.estimators.fdekf import fdekf
 from bayestream.estimators.filter import FILTER_SPACE, FilterState, steady_state
 from bayestream.estimators.ggt import GGT_SPACE, ggt
+from bayestream.estimators.hilofi import HILOFI_SPACE, hilofi
 from bayestream.estimators.laplace import (
     LAPLACE_SPACE,
     Curvature,
@@ -35,6 +36,7 @@ REGISTRY: dict[str, Callable[..., Estimator]] = {
     "fcekf": fcekf,
     "fdekf": fdekf,
     "ggt": ggt,
+    "hilofi": hilofi,
     "laplace": laplace,
     "lofi": lofi,
     "lofi_spherical": lofi_spherical,
@@ -52,6 +54,7 @@ SPACES: dict[str, Space] = {
     "fcekf": FILTER_SPACE,
     "fdekf": FILTER_SPACE,
     "ggt": GGT_SPACE,
+    "hilofi": HILOFI_SPACE,
     "laplace": LAPLACE_SPACE,
     "lofi": FILTER_SPACE,
     "lofi_spherical": FILTER_SPACE,
@@ -73,8 +76,8 @@ def make(
     >>> learner = make("vdekf", bs.models.mlp([1, 1]), bs.likelihoods.gaussian(1.0))
     >>> make("lofy", bs.models.mlp([1, 1]), bs.likelihoods.gaussian(1.0))
     Traceback (most recent call last):
-    ValueError: method must be one of bong, fcekf, fdekf, ggt, laplace, lofi, lofi_spherical, \
-lrvga, ogd, orfit, replay_sgd, slang, vdekf, got 'lofy'. Did you mean 'lofi'?
+    ValueError: method must be one of bong, fcekf, fdekf, ggt, hilofi, laplace, lofi, \
+lofi_spherical, lrvga, ogd, orfit, replay_sgd, slang, vdekf, got 'lofy'. Did you mean 'lofi'?
     """
     return check_choice("method", method, REGISTRY)(model, likelihood, **options)
 
@@ -92,6 +95,7 @@ __all__ = [
     "fdekf",
     "forward_kl",
     "ggt",
+    "hilofi",
     "inflation",
     "kronecker_curvature",
     "laplace",

@@ -72,7 +72,7 @@ def condition(
     half = half_solve(root, cross)
     white = half_solve(root, scaled(each, residual))
     weights = solve_triangular(root, white, lower=True, trans=1)
-    covariance = _less_outer_products(belief.covariance, half)
+    covariance = less_outer_products(belief.covariance, half)
     belief = DenseGaussian(belief.mean + white @ half, covariance)
     return belief, Innovation(jnp.where(sound, weights, jnp.nan), trust)
 
@@ -138,7 +138,7 @@ def _identity(belief: DenseGaussian) -> Array:
     return jnp.eye(belief.mean.size, dtype=belief.covariance.dtype)
 
 
-def _less_outer_products(covariance: Array, half: Array) -> Array:
+def less_outer_products(covariance: Array, half: Array) -> Array:
     """Σ − halfᵀ half; a few rows at a time fuse into one pass over Σ, without a P×P product."""
     if len(half) > _FUSED:
         return covariance - half.T @ half
