@@ -1,6 +1,6 @@
 from . import estimators, gaussians, likelihoods, streams
 from .averaging import averaged, grid, self_tuning
-from .decisions import bandits, policies
+from .decisions import bandits, logged, policies
 from .estimators import (
     bong,
     expectations,
@@ -60,6 +60,7 @@ __all__ = [
     "line_search",
     "lofi",
     "lofi_spherical",
+    "logged",
     "lrvga",
     "make",
     "models",

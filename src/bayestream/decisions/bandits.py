@@ -90,6 +90,34 @@ def nonlinear(
     return _noisy(rng, contexts, expected, noise)
 
 
+def with_arms(bandit: Bandit, features: Any) -> Bandit:
+    """The same bandit, but a context has a row for each arm: itself, then the arm's features.
+
+    For a network that has the arm as an input: `bs.models.of_each`.
+
+    Args:
+        bandit: with contexts that are vectors.
+        features: (A, F), what is known of each arm; `np.eye(A)` where that is its number alone.
+
+    >>> import bayestream as bs
+    >>> bandit = with_arms(linear(0, steps=50, inputs=5, arms=4), np.eye(4))
+    >>> bandit.contexts.shape
+    (50, 4, 9)
+    >>> learner = bs.lofi(bs.models.of_each(bs.models.mlp([9, 8, 1]), count=4),
+    ...                   bs.likelihoods.gaussian(0.1))
+    >>> _, plays = play(learner, learner.init(jax.random.key(0)), bandit,
+    ...                 policy=bs.policies.thompson(), key=jax.random.key(1))
+    """
+    contexts = np.asarray(bandit.contexts)
+    count, arms = np.shape(bandit.rewards)
+    check_array("contexts", contexts, [(count, *contexts.shape[1:2])])
+    features = np.asarray(features)
+    check_array("features", features, [(arms, *features.shape[1:2])])
+    rows = np.broadcast_to(contexts[:, None], (count, arms, contexts.shape[1]))
+    shared = np.broadcast_to(features, (count, *features.shape))
+    return bandit._replace(contexts=np.concatenate([rows, shared], axis=2))
+
+
 def _noisy(rng: np.random.Generator, contexts: NDArray[Any], expected: Any, noise: float) -> Bandit:
     check_non_negative("noise", noise)
     rewards = expected + np.sqrt(noise) * rng.normal(size=expected.shape)
@@ -195,8 +223,8 @@ def _game(learner: Estimator, policy: Policy, warm_up: int, delay: int) -> Any:
         number, (x, rewards, expected), key = now
         key_choice, key_update = jax.random.split(key)
         state = learner.predict(state)
-        chosen = policy(learner, state, x, key_choice, number)
-        arm = jnp.where(number < warm_up, number % arms, chosen)
+        wanted = policy(learner, state, x, key_choice, number)
+        arm = jnp.where(number < warm_up, number % arms, jnp.argmax(wanted))
         y = jnp.where(jnp.arange(arms) == arm, rewards, jnp.nan)
         told, waiting = _queued(waiting, (x, y))
         state = learner.update(state, *told, key_update)

@@ -13,7 +13,7 @@ from bayestream.estimators.guard import check_state
 from bayestream.networks.linearize import output_rows
 from bayestream.types import Array, Estimator, Key, ScalarOrSchedule, State, at
 
-# (learner, its state, a context, key, step) → the number of an arm
+# (learner, its state, a context, key, step) → how much each arm is wanted (A,): the most is pulled
 Policy = Callable[[Estimator, State, Array, Key, Array], Array]
 
 
@@ -23,13 +23,13 @@ def thompson() -> Policy:
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 3]), bs.likelihoods.gaussian(0.1), rank=3)
     >>> state, key = learner.init(jax.random.key(0)), jax.random.key(1)
-    >>> int(thompson()(learner, state, jnp.ones(2), key, jnp.array(0))) in (0, 1, 2)
-    True
+    >>> thompson()(learner, state, jnp.ones(2), key, jnp.array(0)).shape
+    (3,)
     """
 
     def choose(learner: Estimator, state: State, x: Array, key: Key, step: Array) -> Array:
         draw = _posterior(learner, learner.sample)(state, key, 1)[0]
-        return jnp.argmax(_rewards(learner, state, learner.model.apply(draw, x)))
+        return _rewards(learner, state, learner.model.apply(draw, x))
 
     return choose
 
@@ -39,6 +39,14 @@ def thompson_of_outputs() -> Policy:
 
     From their joint distribution N(f(x, μ), F Σ Fᵀ) under the network linearised at its mean: a
     draw has as many numbers as there are arms.
+
+    >>> import bayestream as bs
+    >>> learner = bs.hilofi(bs.models.mlp([2, 8, 3]), bs.likelihoods.bernoulli())
+    >>> bandit = bs.bandits.linear(0, inputs=2, arms=3, steps=20)
+    >>> _, plays = bs.bandits.play(learner, learner.init(jax.random.key(0)), bandit,
+    ...                            policy=thompson_of_outputs(), key=jax.random.key(1))
+    >>> plays.arms.shape
+    (20,)
     """
 
     def choose(learner: Estimator, state: State, x: Array, key: Key, step: Array) -> Array:
@@ -46,7 +54,7 @@ def thompson_of_outputs() -> Policy:
         values, vectors = jnp.linalg.eigh(covariance)
         noise = jax.random.normal(key, outputs.shape, outputs.dtype)
         draw = outputs + vectors @ (jnp.sqrt(jnp.maximum(values, 0.0)) * noise)
-        return jnp.argmax(_rewards(learner, state, draw))
+        return _rewards(learner, state, draw)
 
     return choose
 
@@ -56,6 +64,14 @@ def upper_confidence(width: ScalarOrSchedule = 2.0) -> Policy:
 
     Args:
         width: a number, or a function of the step.
+
+    >>> import bayestream as bs
+    >>> learner = bs.lofi(bs.models.mlp([2, 3]), bs.likelihoods.gaussian(0.1), rank=3)
+    >>> state, wider = learner.init(jax.random.key(0)), lambda step: jnp.sqrt(jnp.log(2.0 + step))
+    >>> wanted = [upper_confidence(width)(learner, state, jnp.ones(2), jax.random.key(1), 9)
+    ...           for width in (0.0, wider)]
+    >>> bool((wanted[1] > wanted[0]).all())
+    True
     """
     check_non_negative("width", width)
 
@@ -63,7 +79,7 @@ def upper_confidence(width: ScalarOrSchedule = 2.0) -> Policy:
         outputs, covariance = _outputs(learner, state, x)
         deviations = jnp.sqrt(jnp.maximum(jnp.diag(covariance), 0.0))
         high = outputs + at(width, step, outputs.dtype) * deviations
-        return jnp.argmax(_rewards(learner, state, high))
+        return _rewards(learner, state, high)
 
     return choose
 
@@ -73,16 +89,23 @@ def epsilon_greedy(epsilon: ScalarOrSchedule = 0.1) -> Policy:
 
     Args:
         epsilon: from 0 (greedy) to 1 (at random), or a function of the step.
+
+    >>> import bayestream as bs
+    >>> learner = bs.ogd(bs.models.mlp([2, 3]), bs.likelihoods.gaussian(0.1))
+    >>> state, x = learner.init(jax.random.key(0)), jnp.ones(2)
+    >>> wanted = epsilon_greedy(lambda step: 1 / (1 + step))(
+    ...     learner, state, x, jax.random.key(1), 10**9)
+    >>> bool((wanted == learner.model.apply(learner.mean(state), x)).all())
+    True
     """
     check_fraction("epsilon", epsilon)
 
     def choose(learner: Estimator, state: State, x: Array, key: Key, step: Array) -> Array:
         key_whether, key_which = jax.random.split(key)
         params = learner.mean(state)
-        best = jnp.argmax(_rewards(learner, state, learner.model.apply(params, x)))
-        any_arm = jax.random.randint(key_which, (), 0, learner.model.outputs)
+        best = _rewards(learner, state, learner.model.apply(params, x))
         explores = jax.random.bernoulli(key_whether, at(epsilon, step, params.dtype))
-        return jnp.where(explores, any_arm, best)
+        return jnp.where(explores, jax.random.uniform(key_which, best.shape, best.dtype), best)
 
     return choose
 

@@ -195,6 +195,25 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
     return Model(init, apply_flat, unravel, flat.size, tuple(inputs), outputs.size, linearize)
 
 
+def of_each(model: Model, *, count: int) -> Model:
+    """The same network for each of `count` things: x holds a row for each, and η has its output.
+
+    For bandits whose arms are described, not numbered: a row is a context with the features of an
+    arm (`bs.bandits.with_arms`), and all arms share what is learnt.
+
+    >>> model = of_each(mlp([3, 8, 1]), count=5)
+    >>> model.inputs, model.outputs, model.size
+    ((5, 3), 5, 41)
+    """
+    if model.outputs != 1:
+        raise ValueError(f"model must have one output for each thing, got {model.outputs}.")
+    return wrap(
+        lambda params, x: jax.vmap(lambda row: model.apply(params, row)[0])(x),
+        model.init,
+        inputs=(count, *model.inputs),
+    )._replace(unravel=model.unravel)
+
+
 def shifted(model: Model, origin: Array) -> Model:
     """The same network, its parameters counted from `origin`."""
     return model._replace(

@@ -1,0 +1,1 @@
+"""Other libraries' interfaces: thin mutable shells over a learner and its state."""
