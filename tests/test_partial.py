@@ -8,7 +8,7 @@ from scipy import stats
 
 import bayestream as bs
 from bayestream.evaluation import summaries
-from bayestream.forecasts import GaussianForecast, StudentTForecast
+from bayestream.forecasts import CategoricalForecast, GaussianForecast, StudentTForecast
 from bayestream.gaussians import dense, lazy_dlr, spherical
 
 NAN = jnp.nan
@@ -190,3 +190,55 @@ def test_in_evaluation_a_part_counts_and_nothing_does_not():
             squares.append(np.mean(np.asarray(error)[seen] ** 2))
         state = learner.update(state, x, y)
     np.testing.assert_allclose(results["value"][-1], np.sqrt(np.mean(squares)), rtol=1e-6)
+
+
+def outcomes_of(asked):
+    """Every answer that may come of asking about these of three classes, as targets."""
+    for label in range(3):
+        y = np.full(3, np.nan)
+        y[list(asked)] = [float(label == c) for c in asked]
+        yield label, y
+
+
+@pytest.mark.parametrize("asked", [(0,), (2,), (0, 1), (0, 1, 2)])
+def test_a_class_that_was_asked_about_in_part_is_one_outcome_with_the_rest(asked):
+    """Fisher information and score by hand, from the probabilities of the possible answers."""
+    likelihood, eta = bs.likelihoods.categorical(), jnp.array([0.3, -1.2, 0.8])
+    p = np.asarray(jax.nn.softmax(eta))
+    answers: dict[bytes, tuple[np.ndarray, float]] = {}
+    for label, y in outcomes_of(asked):
+        _, before = answers.get(y.tobytes(), (y, 0.0))
+        answers[y.tobytes()] = (y, before + p[label])
+    fisher = np.zeros((3, 3))
+    for y, probability in answers.values():
+        log_p = lambda e, y=y: jnp.log(  # noqa: E731
+            sum(
+                jax.nn.softmax(e)[c]
+                for c, own in outcomes_of(asked)
+                if own.tobytes() == y.tobytes()
+            )
+        )
+        gradient = np.asarray(jax.grad(log_p)(eta))
+        fisher += probability * np.outer(gradient, gradient)
+        np.testing.assert_allclose(likelihood.log_density(eta, y), np.log(probability))
+        np.testing.assert_allclose(likelihood.score(eta, y), gradient, atol=1e-12)
+        for form in (likelihood.seen, likelihood.secant):
+            B, v = form(eta, jnp.asarray(y))
+            np.testing.assert_allclose(B @ v, gradient, atol=1e-12)
+        assert likelihood.support(jnp.asarray(y), 3)
+        forecast = CategoricalForecast(eta)
+        np.testing.assert_allclose(forecast.log_density(y), np.log(probability))
+    y = next(iter(answers.values()))[0]
+    B, _ = likelihood.seen(eta, jnp.asarray(y))
+    np.testing.assert_allclose(B @ B.T, fisher, atol=1e-12)
+
+
+def test_answers_that_cannot_be_are_refused():
+    support = bs.likelihoods.categorical().support
+    for y in ([1.0, 1.0, np.nan], [-1.0, np.nan, np.nan], [0.2, 0.2, 0.2]):
+        assert not support(jnp.array(y), 3)
+    assert np.isnan(
+        bs.scores.misclassification(
+            CategoricalForecast(jnp.zeros((1, 3))), np.array([[0.0, np.nan, np.nan]])
+        )
+    )

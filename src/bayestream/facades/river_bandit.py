@@ -37,7 +37,7 @@ def network(inputs: int, arms: int) -> Estimator:
     return lofi(models.mlp([inputs, 50, arms]), noise, rank=10)
 
 
-class _Shell:
+class _Shell(bandit.base.Policy):
     """What both policies share: arms and features by name, and a belief about their rewards."""
 
     _state: State = None  # before the first pull, which says which arms and features there are
@@ -54,7 +54,12 @@ class _Shell:
         super().__init__(reward_obj, burn_in=burn_in)
         self.make, self.policy, self.seed = make, policy, seed
 
-    def _start(self, arms: Sequence[Hashable], context: Context) -> None:
+    def _prepare(self, arms: Sequence[Hashable], context: Context) -> None:
+        """Begin with these arms and features, or refuse those that have not been there before."""
+        if self._state is not None:
+            for arm in arms:
+                self._number(arm)
+            return
         self._arms = {arm: number for number, arm in enumerate(arms)}
         self._features = sorted(context or (), key=str)
         # Without a context there is one input, always 1.
@@ -64,8 +69,6 @@ class _Shell:
         self._decisions = 0
 
     def _choose(self, arms: Sequence[Hashable], context: Context) -> Any:
-        if self._state is None:
-            self._start(arms, context)
         offered = np.isin(range(len(self._arms)), [self._number(arm) for arm in arms])
         self._key, key = jax.random.split(self._key)
         choose = _choice(self._learner, self.policy or DEFAULT)
@@ -94,7 +97,7 @@ class _Shell:
         return np.array([given.get(name, 0.0) for name in self._features] or [1.0], float)
 
 
-class BayesBandit(_Shell, bandit.base.Policy):
+class BayesBandit(_Shell):
     """Arms without a context: river's `pull(arm_ids)` and `update(arm_id, reward)`.
 
     Args:
@@ -117,8 +120,7 @@ class BayesBandit(_Shell, bandit.base.Policy):
 
     def pull(self, arm_ids: Any) -> Any:
         """One of these arms."""
-        if self._state is None:
-            self._start(arm_ids, None)
+        self._prepare(arm_ids, None)
         return super().pull(arm_ids)
 
     def update(self, arm_id: Any, *reward_args: Any, **reward_kwargs: Any) -> None:
@@ -144,8 +146,7 @@ class BayesContextualBandit(_Shell, bandit.base.ContextualPolicy):
 
     def pull(self, arm_ids: Any, context: Any = None) -> Any:
         """One of these arms."""
-        if self._state is None:
-            self._start(arm_ids, context)
+        self._prepare(arm_ids, context)
         return super().pull(arm_ids, context)
 
     def update(self, arm_id: Any, context: Any, *reward_args: Any, **reward_kwargs: Any) -> None:

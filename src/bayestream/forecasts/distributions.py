@@ -11,6 +11,7 @@ from jax.scipy.special import logsumexp, ndtr, ndtri
 
 from bayestream.checks import check_array
 from bayestream.forecasts import t_distribution
+from bayestream.likelihoods.categorical import log_probability
 from bayestream.likelihoods.gaussian import of_known
 from bayestream.likelihoods.student_t import log_fall, log_peak, variance_of
 from bayestream.types import Array, Key, Likelihood
@@ -142,8 +143,8 @@ class CategoricalForecast(NamedTuple):
         return _one_hot_covariance(self.probabilities)
 
     def log_density(self, y: Any) -> Array:
-        """Log p(y) (…), for class numbers or probability vectors."""
-        return jnp.sum(self.targets(y) * jax.nn.log_softmax(self.logits), axis=-1)
+        """Log p(y) (…), for class numbers or probability vectors; of what is not NaN of them."""
+        return log_probability(self.logits, self.targets(y))
 
     def targets(self, y: Any) -> Array:
         """Class numbers (…) as indicators (…, C); probability vectors as they are."""

@@ -200,4 +200,7 @@ def _probabilities(forecast: Forecast) -> Array:
 def _is_right(forecast: Forecast, y: Any) -> Array:
     p = _probabilities(forecast)
     named = jnp.all(jnp.isfinite(p), axis=-1)  # what is not a number names no class
-    return named & (jnp.argmax(p, axis=-1) == jnp.argmax(forecast.targets(y), axis=-1))
+    targets = forecast.targets(y)
+    right = named & (jnp.argmax(p, axis=-1) == jnp.argmax(targets, axis=-1))
+    # Of a label that is known in part it cannot be said.
+    return jnp.where(jnp.any(jnp.isnan(targets), axis=-1), jnp.nan, right)
