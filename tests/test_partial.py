@@ -12,6 +12,12 @@ from bayestream.forecasts import CategoricalForecast, GaussianForecast, StudentT
 from bayestream.gaussians import dense, lazy_dlr, spherical
 
 NAN = jnp.nan
+
+
+def seldom(value):
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 RNG = np.random.default_rng(0)
 ROOT = RNG.normal(size=(3, 3))
 FULL = ROOT @ ROOT.T + 0.1 * np.eye(3)
@@ -242,3 +248,32 @@ def test_answers_that_cannot_be_are_refused():
             CategoricalForecast(jnp.zeros((1, 3))), np.array([[0.0, np.nan, np.nan]])
         )
     )
+
+
+ONE = {
+    "gaussian-full": (bs.likelihoods.gaussian(FULL), -0.7),
+    "student_t": (bs.likelihoods.student_t(0.4, dof=5.0), 3.0),
+    "bernoulli": (bs.likelihoods.bernoulli(), 1.0),
+    "categorical": (bs.likelihoods.categorical(), 0.0),
+    "adaptive": (bs.likelihoods.adaptive_gaussian(full=True), 1.5),
+}
+
+
+@pytest.mark.parametrize("name", [*map(seldom, [*ONE][:-2]), *[*ONE][-2:]])
+def test_one_row_for_the_one_number_seen_gives_the_same_belief(name):
+    likelihood, value = ONE[name]
+    y = jnp.array([NAN, value, NAN])
+    after = []
+    for kind in (likelihood, bs.likelihoods.one_seen(likelihood)):
+        learner = bs.fcekf(bs.models.mlp([2, 4, 3]), kind, prior_precision=2.0)
+        state = learner.init(jax.random.key(0))
+        state = jax.jit(learner.update)(state, jnp.array([0.4, -1.0]), y)
+        after.append(state)
+    for one, other in zip(*map(jax.tree.leaves, after), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+
+
+def test_more_than_one_number_is_refused_where_one_was_promised():
+    support = bs.likelihoods.one_seen(bs.likelihoods.gaussian(0.1)).support
+    assert support(jnp.array([NAN, 1.0, NAN]), 3)
+    assert not support(jnp.array([0.0, 1.0, NAN]), 3)

@@ -17,7 +17,7 @@ from bayestream.decisions.policies import Policy
 from bayestream.estimators.lofi import lofi
 from bayestream.estimators.replay_sgd import replay_sgd
 from bayestream.networks import models
-from bayestream.types import Estimator, Likelihood, Model
+from bayestream.types import Estimator, Model
 
 ARMS, STEPS = 10, 8000
 MEMORIES = (1, 10, 20, 30)  # the rank, or how many examples are replayed
@@ -32,13 +32,13 @@ class Line(NamedTuple):
 
 
 def _lofi(model: Model, memory: int) -> Estimator:
-    noise = likelihoods.gaussian(NOISE)
+    noise = likelihoods.one_seen(likelihoods.gaussian(NOISE))
     return lofi(model, noise, rank=memory, prior_precision=PRIOR, line_search=None)
 
 
 def _replay(model: Model, memory: int) -> Estimator:
     optimiser = optax.adam(float(np.exp(-8)))
-    noise: Likelihood = likelihoods.gaussian(1.0)
+    noise = likelihoods.one_seen(likelihoods.gaussian(1.0))
     return replay_sgd(model, noise, buffer=memory, optimiser=optimiser)
 
 

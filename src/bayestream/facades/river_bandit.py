@@ -141,7 +141,7 @@ class BayesContextualBandit(_Shell, bandit.base.ContextualPolicy):
     >>> policy.update(arm, {"hour": 0.3}, 1.0)
     """
 
-    def _pull(self, arm_ids: Any, context: Any) -> Any:
+    def _pull(self, arm_ids: Any, context: Any = None) -> Any:
         return self._choose(arm_ids, context)
 
     def pull(self, arm_ids: Any, context: Any = None) -> Any:

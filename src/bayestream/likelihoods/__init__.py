@@ -6,6 +6,7 @@ from bayestream.likelihoods.categorical import categorical
 from bayestream.likelihoods.evolving import evolving
 from bayestream.likelihoods.gaussian import gaussian
 from bayestream.likelihoods.log_density import from_log_density
+from bayestream.likelihoods.one_seen import one_seen
 from bayestream.likelihoods.poisson import poisson
 from bayestream.likelihoods.student_t import student_t
 
@@ -17,6 +18,7 @@ __all__ = [
     "evolving",
     "from_log_density",
     "gaussian",
+    "one_seen",
     "poisson",
     "student_t",
 ]
