@@ -22,7 +22,7 @@ from bayestream.decisions import Bandit, bandits, policies
 from bayestream.evaluation import Results, plots
 from bayestream.progress import Progress
 from bayestream.streams import datasets
-from bayestream.types import Estimator, Stream
+from bayestream.types import Estimator, Likelihood, Stream
 
 POLICIES: dict[str, Callable[[], policies.Policy]] = {
     "thompson": policies.thompson,
@@ -31,6 +31,11 @@ POLICIES: dict[str, Callable[[], policies.Policy]] = {
     "epsilon-greedy": policies.epsilon_greedy,
     "greedy": lambda: policies.epsilon_greedy(0.0),
     "random": lambda: policies.epsilon_greedy(1.0),
+}
+REWARDS: dict[str, Callable[[float], Likelihood]] = {
+    "numbers": likelihoods.gaussian,
+    "yes-or-no": lambda noise: likelihoods.bernoulli(),
+    "one-pays": lambda noise: likelihoods.categorical(),
 }
 ENVIRONMENTS: dict[str, Callable[[int, int], Bandit]] = {
     "mnist": lambda seed, steps: _of_images(datasets.mnist(), seed, steps),
@@ -48,6 +53,13 @@ def bandit(
     method: learners.Method = "lofi",
     rank: learners.Rank = None,
     hidden: learners.Hidden = "50",
+    rewards: Annotated[
+        str,
+        typer.Option(
+            help="What is believed of rewards: numbers (with --noise), yes-or-no (0 or 1 for each "
+            "arm), one-pays (1 for one arm, 0 for all others, as of labels)."
+        ),
+    ] = "numbers",
     noise: Annotated[float, typer.Option(help="The variance of rewards, as believed.")] = 0.1,
     given: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the method: drift=1e-5.")
@@ -70,6 +82,8 @@ def bandit(
     `bayestream bandit --policy thompson-of-outputs --policy epsilon-greedy`
 
     `bayestream bandit --env mnist --policy thompson --rank 10 --hidden 200 --steps 8000`
+
+    `bayestream bandit --env mnist --rewards one-pays --policy greedy --hidden 200 --steps 8000`
     """
     console = Screen()
     make = check_choice("--env", env, ENVIRONMENTS)
@@ -77,6 +91,7 @@ def bandit(
         name: check_choice("--policy", name, POLICIES)()
         for name in policy or ["thompson-of-outputs", "epsilon-greedy"]
     }
+    likelihood = likelihoods.one_seen(check_choice("--rewards", rewards, REWARDS)(noise))
     settings = learners.settings(method, rank=rank, given=given or ())
     found: list[Results] = []
     spent: dict[str, list[float]] = {name: [] for name in chosen}
@@ -86,7 +101,7 @@ def bandit(
             if INTERRUPTS.requested:
                 break
             game = make(seed + trial, steps)
-            learner = learner or _learner(game, settings, hidden, noise)
+            learner = learner or _learner(game, settings, hidden, likelihood)
             key_start, key_play = jax.random.split(jax.random.key(seed + trial))
             for name, rule in chosen.items():
                 if INTERRUPTS.requested:
@@ -117,9 +132,11 @@ def _of_images(stream: Stream, seed: int, steps: int) -> Bandit:
     return bandits.of_labels(stream.shuffle(seed).take(steps), arms=10)
 
 
-def _learner(game: Bandit, chosen: learners.Settings, hidden: str, noise: float) -> Estimator:
+def _learner(
+    game: Bandit, chosen: learners.Settings, hidden: str, likelihood: Likelihood
+) -> Estimator:
     sizes = learners.between(np.shape(game.contexts)[1], hidden, np.shape(game.rewards)[1])
-    return learners.built(sizes, likelihoods.gaussian(noise), chosen)
+    return learners.built(sizes, likelihood, chosen)
 
 
 def _table(results: Results, spent: dict[str, list[float]], title: str) -> Table:

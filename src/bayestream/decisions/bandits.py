@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from bayestream.checks import check_array, check_non_negative, check_whole
 from bayestream.decisions.policies import Policy
 from bayestream.estimators.guard import check_state
 from bayestream.evaluation.results import Results
+from bayestream.running.refusals import check_most
 from bayestream.types import Array, Estimator, Key, State, Stream
 
 
@@ -137,7 +139,8 @@ def play(
     """Choose an arm, get its reward, learn from it, for every context.
 
     Args:
-        learner: with an output for each arm; of the others' rewards it is told NaN.
+        learner: with an output for each arm; of the others' rewards it is told NaN, so that
+            `bs.likelihoods.one_seen` makes its steps cheaper.
         state: from `learner.init`, or of an earlier game.
         bandit: from `of_labels`, `linear`, `nonlinear`, or your own numbers.
         policy: from `bs.policies`, such as `bs.policies.thompson()`.
@@ -155,7 +158,9 @@ def play(
     check_state(learner, state)
     _check(learner, bandit, np.shape(bandit.contexts)[:1])
     game = _game(learner, policy, warm_up, delay)
-    return game(state, jax.tree.map(jnp.asarray, bandit), key)
+    after, plays = game(state, jax.tree.map(jnp.asarray, bandit), key)
+    _say_refused(learner.refused(after) - learner.refused(state), len(bandit.rewards))
+    return after, plays
 
 
 def trials(
@@ -177,7 +182,9 @@ def trials(
     keys = jax.random.split(key, (2, count))
     game = jax.vmap(_game(learner, policy, warm_up, delay))
     stacked = jax.tree.map(jnp.asarray, bandits)
-    _, plays = game(jax.vmap(learner.init)(keys[0]), stacked, keys[1])
+    states, plays = game(jax.vmap(learner.init)(keys[0]), stacked, keys[1])
+    refused = jnp.sum(jax.vmap(learner.refused)(states))
+    _say_refused(refused, count * np.shape(bandits.rewards)[1])
     each = [jax.tree.map(lambda values, i=trial: values[i], plays) for trial in range(count)]
     return Results.joined([totals(method, trial, own) for trial, own in enumerate(each)])
 
@@ -198,6 +205,14 @@ def totals(method: str, trial: int, plays: Plays) -> Results:
             for metric, values in (("reward", plays.rewards), ("regret", plays.regrets))
         ]
     )
+
+
+def _say_refused(refused: Array, updates: int) -> None:
+    """Warn of updates that would not have been finite; if they were most, that is an error."""
+    if count := int(refused):
+        check_most(count, updates)
+        said = f"{count} of {updates} updates would not have been finite and were refused."
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
 
 
 def _check(learner: Estimator, bandit: Bandit, leading: tuple[int, ...]) -> None:
