@@ -1,6 +1,6 @@
 from . import estimators, gaussians, likelihoods, streams
 from .averaging import averaged, grid, self_tuning
-from .decisions import bandits, policies
+from .decisions import acquisitions, bandits, optimise, policies, spaces, surrogates
 from .estimators import (
     bong,
     expectations,
@@ -40,6 +40,7 @@ __all__ = [
     "RefusedError",
     "Results",
     "Stream",
+    "acquisitions",
     "averaged",
     "bandits",
     "bong",
@@ -62,6 +63,7 @@ __all__ = [
     "make",
     "models",
     "ogd",
+    "optimise",
     "orfit",
     "plots",
     "policies",
@@ -72,10 +74,12 @@ __all__ = [
     "scores",
     "self_tuning",
     "slang",
+    "spaces",
     "steady_state",
     "step",
     "streams",
     "summaries",
+    "surrogates",
     "tune",
     "vdekf",
 ]

@@ -1,7 +1,29 @@
-"""Decisions from a belief: which arm to pull."""
+"""Decisions from a belief: which arm to pull, where to evaluate next."""
 
-from bayestream.decisions import bandits, policies
+from bayestream.decisions import (
+    acquisitions,
+    bandits,
+    benchmark_functions,
+    optimise,
+    policies,
+    spaces,
+    surrogates,
+)
 from bayestream.decisions.bandits import Bandit, Plays
+from bayestream.decisions.optimise import Optimiser, OptimiserState
 from bayestream.decisions.policies import Policy
 
-__all__ = ["Bandit", "Plays", "Policy", "bandits", "policies"]
+__all__ = [
+    "Bandit",
+    "Optimiser",
+    "OptimiserState",
+    "Plays",
+    "Policy",
+    "acquisitions",
+    "bandits",
+    "benchmark_functions",
+    "optimise",
+    "policies",
+    "spaces",
+    "surrogates",
+]
