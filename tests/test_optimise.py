@@ -1,6 +1,8 @@
 """Bayesian optimisation: acquisitions against integrals, spaces there and back, ask and tell."""
 
+import re
 from functools import cache
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -316,3 +318,13 @@ def test_the_default_beats_random_search_on_a_function_it_was_not_chosen_on():
         min(value(spaces.decode(space, u)) for u in rng.uniform(-1, 1, (30, 3))) for _ in keys
     ]
     assert np.median(found) < np.median(at_random)
+
+
+@pytest.mark.slow
+def test_the_page_about_optimisation_runs_as_it_is_written():
+    page = (Path(__file__).parents[1] / "docs" / "optimise.md").read_text()
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)
+    assert names["value"] == np.nanmin(names["state"].values)
+    assert names["value"] < np.nanmin(names["state"].values[:6])  # the points it began with
