@@ -108,7 +108,9 @@ def draw(done: dict[str, Any], path: Path) -> None:
             low, middle, high = np.percentile(regrets, [25, 50, 75], axis=0)
             axis.plot(steps, middle, line, color=colour, label=method)
             axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-        axis.set(title=name, xlabel="evaluations", yscale="log")
+        # A logarithm shows nothing where no method gets below a tenth.
+        scale = "log" if axis.dataLim.y0 < 0.1 else "linear"
+        axis.set(title=name, xlabel="evaluations", yscale=scale)
     axes[0].set_ylabel("lowest value less the minimum")
     axes[0].legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)

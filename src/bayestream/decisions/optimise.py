@@ -173,12 +173,12 @@ def minimise(
         key: of all that is random.
 
     >>> import bayestream as bs
-    >>> optimiser = bs.optimise.optimiser({"x": bs.spaces.real(-2.0, 2.0)})
-    >>> state = bs.optimise.minimise(lambda point: (point["x"] - 1) ** 2, optimiser,
-    ...                              evaluations=15, key=jax.random.key(0))
+    >>> optimiser = bs.optimise.optimiser(bs.spaces.box([-2.0, -2.0], [2.0, 2.0]))
+    >>> state = bs.optimise.minimise(lambda point: point["x1"] ** 2 + point["x2"], optimiser,
+    ...                              evaluations=3, key=jax.random.key(0))
     >>> point, value = optimiser.best(state)
-    >>> abs(point["x"] - 1) < 0.1
-    True
+    >>> state.points.shape, bool(value == state.values.min())
+    ((3, 2), True)
     """
     check_whole("evaluations", evaluations, 1)
     key_init, key_asks = jax.random.split(key)

@@ -102,7 +102,7 @@ Space = Mapping[str, Number | Choice]
 def real(low: float, high: float, *, log: bool = False) -> Number:
     """A real number from `low` to `high`; with `log`, spread evenly in its logarithm.
 
-    >>> real(1e-4, 1.0, log=True).decode(np.zeros(1))
+    >>> round(real(1e-4, 1.0, log=True).decode(np.zeros(1)), 12)
     0.01
     """
     return _number(low, high, log, is_whole=False)

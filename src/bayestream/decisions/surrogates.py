@@ -46,7 +46,7 @@ def most_probable(factory: Factory, settings: Sequence[Setting]) -> Surrogate:
         factory: makes a learner from a setting, as in `bs.averaged`.
         settings: its keyword arguments, which may differ in floats alone.
 
-    >>> import bayestream as bs
+    >>> import jax, bayestream as bs
     >>> model = bs.models.mlp([2, 8, 1])
     >>> surrogate = bs.surrogates.most_probable(
     ...     lambda noise: bs.fcekf(model, bs.likelihoods.gaussian(noise)),
