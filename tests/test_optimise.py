@@ -281,6 +281,7 @@ def test_values_that_are_all_the_same_are_no_trouble():
         (lambda: tell(units=3.5), "units must be a whole"),
         (lambda: tell(kind="c"), "kind must be one of"),
         (lambda: tell(np.inf), "value must be a finite number"),
+        (lambda: tell(None), "value must be a finite number"),
         (lambda: bs.optimise.optimiser(MIXED, surrogate=linear(4)), "surrogate must be made by"),
         (
             lambda: bs.optimise.optimiser(MIXED, surrogate=bs.surrogates.online(linear(3))),

@@ -125,11 +125,10 @@ def optimiser(
         return OptimiserState(np.zeros((0, size)), np.zeros(0), design, belief, belief, Units(), 0)
 
     def tell(state: OptimiserState, point: Mapping[str, Any], value: float) -> OptimiserState:
-        value = float(value)
-        if np.isinf(value):
-            raise ValueError(f"value must be a finite number, or NaN if it failed, got {value}.")
+        if np.shape(value) or np.asarray(value).dtype.kind not in "iuf" or np.isinf(value):
+            raise ValueError(f"value must be a finite number, or NaN if it failed, got {value!r}.")
         points = np.concatenate([state.points, spaces.encode(space, point)[None]])
-        values = np.append(state.values, value)
+        values = np.append(state.values, float(value))
         state = state._replace(points=points, values=values)
         number = len(values)
         if np.isnan(value) or number < count:
