@@ -1,6 +1,6 @@
 from . import estimators, gaussians, likelihoods, streams
 from .averaging import averaged, grid, self_tuning
-from .decisions import bandits, logged, policies
+from .decisions import acquisitions, bandits, logged, optimise, policies, spaces, surrogates
 from .estimators import (
     bong,
     expectations,
@@ -41,6 +41,7 @@ __all__ = [
     "RefusedError",
     "Results",
     "Stream",
+    "acquisitions",
     "averaged",
     "bandits",
     "bong",
@@ -65,6 +66,7 @@ __all__ = [
     "make",
     "models",
     "ogd",
+    "optimise",
     "orfit",
     "plots",
     "policies",
@@ -75,10 +77,12 @@ __all__ = [
     "scores",
     "self_tuning",
     "slang",
+    "spaces",
     "steady_state",
     "step",
     "streams",
     "summaries",
+    "surrogates",
     "tune",
     "vdekf",
 ]
