@@ -199,3 +199,18 @@ def test_what_does_not_fit_is_refused_in_a_sentence():
             policy=bs.policies.epsilon_greedy(),
             key=KEY,
         )
+
+
+def test_a_network_with_the_arm_as_an_input_gives_every_arms_reward():
+    single = bs.models.mlp([5, 4, 1])
+    several = bs.models.of_each(single, count=3)
+    game = bs.bandits.with_arms(bs.bandits.linear(0, steps=2, inputs=2, arms=3), np.eye(3))
+    params = several.init(KEY)
+    np.testing.assert_array_equal(params, single.init(KEY))
+    context = bs.bandits.linear(0, steps=2, inputs=2, arms=3).contexts[1]
+    rows = [np.concatenate([context, np.eye(3)[arm]]) for arm in range(3)]
+    np.testing.assert_array_equal(game.contexts[1], rows)
+    expected = [single.apply(params, jnp.asarray(row))[0] for row in rows]
+    np.testing.assert_allclose(several.apply(params, jnp.asarray(rows)), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"^model must have one output for each thing, got 2"):
+        bs.models.of_each(bs.models.mlp([2, 2]), count=3)
