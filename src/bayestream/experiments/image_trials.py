@@ -15,6 +15,7 @@ from bayestream.evaluation import Results, evaluate
 from bayestream.evaluation.evaluate import Metric
 from bayestream.experiments import images, lines
 from bayestream.experiments.nouns import Scale, Series
+from bayestream.experiments.trials import losses_along
 from bayestream.forecasts import Forecast, predictive, scores
 from bayestream.networks import models
 from bayestream.types import Estimator, Model, State, Stream
@@ -104,20 +105,21 @@ def trial(series: Series, number: int) -> Results:
     metrics["nll"] = _NLL
     if learner.covariance_of is not None:
         metrics["nlpd"] = _NLPD
-    found = evaluate.held_out(
-        {series.line: learner},
+    found = losses_along(
+        series.line,
+        learner,
         train,
-        lambda trial: tests,
+        tests,
         every=about["every"],
         metrics=metrics,
         forecast=_forecasts,
-        seed=number,
-        progress=False,
+        trial=number,
     )
+    if not scaled:
+        return found
     value = found["value"]
-    if scaled:
-        value = np.where(found["metric"] == "rmse", value * SPREAD, value + np.log(SPREAD))
-    return Results.of(**{**found.columns, "value": value, "trial": number})
+    value = np.where(found["metric"] == "rmse", value * SPREAD, value + np.log(SPREAD))
+    return Results.of(**{**found.columns, "value": value})
 
 
 def network(world: str) -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def self_tuning(model: Model, likelihood: Likelihood | EvolvingLikelihood) -> Es
     return averaged_settings(sizes, likelihood)
 
 
+@cache
 def read(name: str) -> dict[str, Any]:
     """The hyper-parameters of a group, from the TOML file beside it."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))

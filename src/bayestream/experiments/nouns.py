@@ -32,7 +32,7 @@ class Series(NamedTuple):
         """A path for its results; other settings have another name.
 
         >>> Series("uci", "energy x1", "lofi-1", {"rank": 1}, 20, 1.0).name
-        'uci/energy-x1/lofi-1-2ae4e0e2'
+        'uci/energy-x1/lofi-1-26efa3fa'
         """
         described = json.dumps(self.settings, sort_keys=True)
         digest = hashlib.blake2b(described.encode(), digest_size=4).hexdigest()

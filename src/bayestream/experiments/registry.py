@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from bayestream.experiments import fashion, rotation, uci
+from bayestream.experiments import fashion, lrvga_kl, piecewise_1d, rotation, uci
 from bayestream.experiments.nouns import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.id: experiment
-    for experiment in (uci.EXPERIMENT, *fashion.EXPERIMENTS, *rotation.EXPERIMENTS)
+    for experiment in (
+        uci.EXPERIMENT,
+        *fashion.EXPERIMENTS,
+        *rotation.EXPERIMENTS,
+        piecewise_1d.EXPERIMENT,
+        lrvga_kl.EXPERIMENT,
+    )
 }

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from bayestream import likelihoods, streams
 from bayestream.evaluation import Results, evaluate
 from bayestream.experiments import lines, uci_report
 from bayestream.experiments.nouns import Experiment, Scale, Series
+from bayestream.experiments.trials import losses_along
 from bayestream.networks import models
 from bayestream.running.run import run
 from bayestream.types import Estimator, Model
@@ -113,17 +115,17 @@ def trial(series: Series, number: int) -> Results:
     split = streams.uci(about["data"], split=number)
     learner = _learner(json.dumps(about))
     stream = streams.repeat(split.train, about["passes"], seed=number)
-    found = evaluate.held_out(
-        {series.line: learner},
+    found = losses_along(
+        series.line,
+        learner,
         stream,
-        lambda trial: evaluate.always(split.test),
+        evaluate.always(split.test),
         every=about["curve"] or len(stream),
-        metrics=("rmse",),
-        seed=number,
-        progress=False,
+        metrics={"rmse": evaluate.METRICS["rmse"]},
+        trial=number,
     )
-    parts = [_of(found, value=found["value"] * split.scale, trial=number)]
-    if about["passes"] == 1 and number < TIMED:
+    parts = [_of(found, value=found["value"] * split.scale)]
+    if about["passes"] == 1 and number < TIMED and np.isfinite(found["value"]).all():
         state = learner.init(jax.random.key(number))
         begin = time.perf_counter()
         # With a key, as before: the program is the same.

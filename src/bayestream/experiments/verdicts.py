@@ -62,8 +62,11 @@ def order(better: NDArray[np.float64], worse: NDArray[np.float64]) -> tuple[floa
     >>> order(losses, losses + [1.0, 1.1, 0.9])[1], order(losses, losses[::-1])[1]
     ('holds', 'open')
     """
-    gain = worse - better
-    if len(gain) < 2 or not np.isfinite(gain).all():
+    lost = int(np.sum(~np.isfinite(worse))) - int(np.sum(~np.isfinite(better)))
+    if lost:  # what diverges more often is worse
+        return float("inf") * lost, "holds" if lost > 0 else "fails"
+    gain = (worse - better)[np.isfinite(worse) & np.isfinite(better)]
+    if len(gain) < 2:
         return float("nan"), "open"
     error = float(np.std(gain, ddof=1) / np.sqrt(len(gain)))
     mean = float(np.mean(gain))

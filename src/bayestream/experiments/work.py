@@ -28,8 +28,9 @@ def jobs(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> list[
         Job(series, trial)
         for experiment in experiments
         for series in experiment.series(scale)
+        for done in [store.finished(folder, series)]
         for trial in range(series.trials)
-        if trial not in store.finished(folder, series)
+        if trial not in done
     ]
 
 
