@@ -31,6 +31,12 @@ def reproduce(
         Path, typer.Option(help="Folder for trials, pictures, tables and the report.")
     ] = Path("out/reproduction"),
     jobs: Annotated[int, typer.Option(min=1, help="Processes; each trial runs in one.")] = 1,
+    match: Annotated[
+        str, typer.Option(help="Run only series whose name has this in it: x1/ or lofi-10.")
+    ] = "",
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Run no more trials of a series than this.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what is left to do, and how long it takes.")
     ] = False,
@@ -49,7 +55,11 @@ def reproduce(
     console = Screen()
     chosen = _experiments(ids or ["all"])
     size = cast(Scale, check_choice("--scale", scale, {name: name for name in SCALES}))
-    todo = work.jobs(chosen, size, out)
+    todo = [
+        job
+        for job in work.jobs(chosen, size, out)
+        if match in job.series.name and (trials is None or job.trial < trials)
+    ]
     console.print(_plan(chosen, size, todo, jobs))
     if dry_run:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayestream.experiments import fashion, lrvga_kl, piecewise_1d, rotation, uci
+from bayestream.experiments import cnn, fashion, lrvga_kl, piecewise_1d, rotation, uci
 from bayestream.experiments.nouns import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -11,6 +11,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         uci.EXPERIMENT,
         *fashion.EXPERIMENTS,
         *rotation.EXPERIMENTS,
+        *cnn.EXPERIMENTS,
         piecewise_1d.EXPERIMENT,
         lrvga_kl.EXPERIMENT,
     )

@@ -1,6 +1,6 @@
 """Hyper-parameters of the UCI experiment, found on split 0's training data alone.
 
-    python -m bayestream.experiments.uci_tuning
+    python -m bayestream.experiments.uci_tuning [PASSES …]
 
 goes on from what `uci.toml` holds already. Every method is tuned as the paper did it, by 10 random
 and 15 guided points, but never on a test set: the loss is the root mean square error on a fifth of
@@ -114,7 +114,7 @@ def write(found: dict[str, Any]) -> None:
 def main() -> None:
     """Search for what is missing, cheap lines first, and write it down as it is found."""
     found = lines.read("uci") if FILE.exists() else {}
-    for passes in MOST_ROWS:
+    for passes in [int(word) for word in sys.argv[1:]] or MOST_ROWS:
         for line in SEARCHES:
             if line.startswith("lrvga") and passes > 1:
                 continue  # the paper has it for one pass alone
