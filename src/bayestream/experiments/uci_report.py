@@ -54,14 +54,14 @@ def _beside(row: Mapping[str, Any], theirs: Mapping[str, str]) -> dict[str, Any]
 
 
 def tables(results: Results) -> Mapping[str, Rows]:
-    """RMSE of every cell, and seconds of one pass."""
+    """RMSE of every cell, and seconds of one pass: the least of a few splits, the first compiles."""
     seconds = results.where(metric="seconds")
     theirs = {
         (f"{row['dataset']} x1", _line(row)): float(row["seconds"])
         for row in paper.table("uci_seconds_one_pass")
     }
     timed = [
-        {"world": world, "line": line, "seconds": float(np.mean(own["value"])), "splits": len(own)}
+        {"world": world, "line": line, "seconds": float(np.min(own["value"])), "splits": len(own)}
         | {"paper": theirs.get((world, line))}
         for world in seconds.unique("world")
         for line in seconds.where(world=world).unique("method")
@@ -81,7 +81,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
         if len(part):
             found.append(pictures.save(plots.curves(part), folder / f"{name}.png"))
     found.append(_boxes(errors, folder / "energy-boxes.png"))
-    if len(results.where(metric="seconds")):
+    if len(results.where(metric="seconds", method="fcekf")):
         found.append(_against_time(results, folder / "error-against-time.png"))
     return found
 
