@@ -66,15 +66,16 @@ def reproduce(
     begin = time.monotonic()
     # What is expected to take twice as long counts twice towards the time left.
     shares = [round(1000 * job.series.seconds) for job in todo]
-    with Progress("reproducing, ms of work:", total=sum(shares), show=True) as bar:
+    with Progress("reproducing", total=sum(shares), show=True) as bar:
         for job, found in work.results(todo, jobs):
             store.add(out, job.series, job.trial, found)
-            bar.label = f"{job.series.experiment} {job.series.world} {job.series.line}, ms of work:"
+            bar.label = f"{job.series.world}, {job.series.line}: ms of work"
             bar.advance(round(1000 * job.series.seconds))
             if INTERRUPTS.requested:
                 break
     console.print(f"{_hours(time.monotonic() - begin)} of work; writing the report")
-    console.print(f"wrote {report.write(chosen, size, out)}")
+    # Of all that the folder holds, whatever was asked for this time.
+    console.print(f"wrote {report.write([*EXPERIMENTS.values()], size, out)}")
 
 
 def _experiments(ids: list[str]) -> list[Experiment]:

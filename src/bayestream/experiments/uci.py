@@ -6,7 +6,7 @@ import json
 import time
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -35,18 +35,39 @@ SETS = {
 SPLITS = 20
 RANKS = (1, 2, 5, 10, 20, 50)
 TIMED = 3  # splits on which one pass is timed
-# Microseconds a step at 501 weights; those of a rank in the order of `RANKS`.
-COSTS = {
-    "fdekf": [8],
-    "vdekf": [9],
-    "fcekf": [87],
-    "lofi-diag": [12, 14, 20, 29, 80, 510],
-    "lofi-sph": [8, 10, 15, 26, 90, 810],
-    "sgd-rb": [33, 40, 55, 80, 100, 150],
-    "lrvga": [45, 90, 250, 520, 1200, 3800],
-    "lofi-ls": [27],
-    "self-tuning": [280],
+
+
+class Line(NamedTuple):
+    """A method, with a rank or a buffer where it has one."""
+
+    method: str
+    rank: int | None
+    cost: float  # microseconds a step at 501 weights
+
+    @property
+    def name(self) -> str:
+        """As tables and pictures call it."""
+        return self.method if self.rank is None else f"{self.method}-{self.rank}"
+
+
+_BY_RANK = {
+    "lofi-diag": (12, 14, 20, 29, 80, 510),
+    "lofi-sph": (8, 10, 15, 26, 90, 810),
+    "sgd-rb": (33, 40, 55, 80, 100, 150),
+    "lrvga": (45, 90, 250, 520, 1200, 3800),
 }
+LINES = (
+    Line("fdekf", None, 8),
+    Line("vdekf", None, 9),
+    Line("fcekf", None, 87),
+    *(
+        Line(method, rank, cost)
+        for method, costs in _BY_RANK.items()
+        for rank, cost in zip(RANKS, costs, strict=True)
+    ),
+    Line("lofi-ls", 10, 27),
+    Line("self-tuning", None, 280),
+)
 METHODS = {"lofi-diag": "lofi", "lofi-sph": "lofi_spherical", "lrvga": "lrvga"}
 _PATIENCE = 15.0  # seconds of a trial beyond which `quick` leaves it out
 
@@ -56,57 +77,53 @@ def network(inputs: int) -> Model:
     return models.mlp([inputs, 50, 1], activation=jax.nn.relu)
 
 
-def settings(name: str, passes: int, method: str, rank: int | None) -> dict[str, Any]:
-    """A line's options on a data set, as `uci_tuning` found them."""
-    if method == "self-tuning":
+def settings(name: str, passes: int, line: Line) -> dict[str, Any] | None:
+    """A line's options on a data set, as `uci_tuning` found them, if it has."""
+    if line.method == "self-tuning":
         return {"method": "self_tuning"}
     # What was searched at 1 serves 2, what was searched at 10 the rest; ours is as LO-FI-10.
-    low = method == "lrvga" or (rank or 0) < 5
-    searched = "" if rank is None else f"-{1 if low else 10}"
-    family = "lofi-diag" if method == "lofi-ls" else method
+    low = line.method == "lrvga" or (line.rank or 0) < 5
+    searched = "" if line.rank is None else f"-{1 if low else 10}"
+    family = "lofi-diag" if line.method == "lofi-ls" else line.method
     tuned = lines.read("uci").get(f"{name} x{min(passes, 10)}", {}).get(family + searched)
     if tuned is None:
-        return {}
+        return None
     found = {key: value for key, value in tuned.items() if key != "loss"}
-    if method == "sgd-rb":
-        found["optimiser"] = {"adam": found["optimiser"]}
-        return {"method": "replay_sgd", "buffer": rank, "inner_steps": 10, "noise": 1.0, **found}
-    if method == "lofi-ls":
+    if line.method == "sgd-rb":
+        adam = {"optimiser": {"adam": found["optimiser"]}, "inner_steps": 10}
+        return {"method": "replay_sgd", "buffer": line.rank, "noise": 1.0, **adam}
+    if line.method == "lofi-ls":
         found["line_search"] = True
-    ranked = {} if rank is None else {"rank": rank}
+    ranked = {} if line.rank is None else {"rank": line.rank}
     return {"method": METHODS.get(family, family), **ranked, **found}
 
 
 def series(scale: Scale) -> list[Series]:
     """Cells of the tables, cheap ones first; those that have not been tuned are not there."""
-    sets, ranks = (["yacht", "energy"], (1, 10)) if scale == "smoke" else ([*SETS], RANKS)
-    trials = {"smoke": 2, "quick": 3, "full": SPLITS}[scale]
+    few = scale == "smoke"
     found: list[Series] = []
-    for passes in (1,) if scale == "smoke" else (1, 10, 50):
-        cells: list[Series] = []
-        for name in sets:
-            for method, costs in COSTS.items():
-                if method == "lrvga" and passes > 1:
-                    continue  # nor has the paper
-                for rank in ranks if len(costs) > 1 else (10 if method == "lofi-ls" else None,):
-                    chosen = settings(name, passes, method, rank)
-                    if not chosen:
-                        continue
-                    rows, inputs = SETS[name]
-                    width = ((inputs + 2) * 50 + 1) / 501
-                    cost = costs[RANKS.index(rank)] if len(costs) > 1 and rank else costs[0]
-                    cost *= width**2 if method == "fcekf" else width
-                    about = {"data": name, "passes": passes, "curve": 0, **chosen}
-                    if name == "energy" and passes == 1:
-                        about["curve"] = 30
-                    line = method if rank is None else f"{method}-{rank}"
-                    world = f"{name} x{passes}"
-                    seconds = 0.2 + 1e-6 * cost * rows * passes
-                    cells.append(Series("uci", world, line, about, trials, seconds))
-        found += sorted(cells, key=lambda cell: cell.seconds)
-    if scale == "quick":
-        found = [each for each in found if each.seconds < _PATIENCE]
-    return found
+    for passes in (1,) if few else (1, 10, 50):
+        cells = [
+            _cell(name, passes, line, {"smoke": 2, "quick": 3, "full": SPLITS}[scale])
+            for name in (("yacht", "energy") if few else SETS)
+            for line in LINES
+            if not (few and line.rank not in (None, 1, 10))
+        ]
+        found += sorted(filter(None, cells), key=lambda cell: cell.seconds)
+    return [each for each in found if scale != "quick" or each.seconds < _PATIENCE]
+
+
+def _cell(name: str, passes: int, line: Line, trials: int) -> Series | None:
+    chosen = settings(name, passes, line)
+    if chosen is None or (line.method == "lrvga" and passes > 1):  # nor has the paper
+        return None
+    rows, inputs = SETS[name]
+    width = ((inputs + 2) * 50 + 1) / 501
+    cost = line.cost * (width**2 if line.method == "fcekf" else width)
+    curve = 30 if name == "energy" and passes == 1 else 0
+    about = {"data": name, "passes": passes, "curve": curve, **chosen}
+    seconds = 0.2 + 1e-6 * cost * rows * passes
+    return Series("uci", f"{name} x{passes}", line.name, about, trials, seconds)
 
 
 def trial(series: Series, number: int) -> Results:

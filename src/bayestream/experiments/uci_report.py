@@ -54,7 +54,7 @@ def _beside(row: Mapping[str, Any], theirs: Mapping[str, str]) -> dict[str, Any]
 
 
 def tables(results: Results) -> Mapping[str, Rows]:
-    """RMSE of every cell, and seconds of one pass: the least of a few splits, the first compiles."""
+    """RMSE of every cell, and seconds of one pass: the least of a few splits."""
     seconds = results.where(metric="seconds")
     theirs = {
         (f"{row['dataset']} x1", _line(row)): float(row["seconds"])
