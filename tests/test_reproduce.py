@@ -9,9 +9,20 @@ from typer.testing import CliRunner
 from bayestream import estimators
 from bayestream.cli.main import app
 from bayestream.evaluation import Results
-from bayestream.experiments import lines, registry, report, store, uci_report, verdicts, work
+from bayestream.experiments import (
+    images,
+    lines,
+    lrvga_kl,
+    registry,
+    report,
+    store,
+    uci_report,
+    verdicts,
+    work,
+)
 from bayestream.experiments.nouns import SCALES, Experiment, Series
 from bayestream.experiments.verdicts import Claim, best
+from bayestream.types import Example, Stream
 
 
 def rows(series, trial, value):
@@ -190,17 +201,73 @@ def test_a_dry_run_says_how_long_it_takes_and_does_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_one_seed_is_one_result_in_whatever_order(monkeypatch):
+    monkeypatch.setattr(lrvga_kl, "INPUTS", 4)
+    monkeypatch.setattr(lrvga_kl, "COUNT", 20)
+    series = Series("lrvga-kl", "linear", "lofi-2", {"method": "lofi", "rank": 2}, 2, 1.0)
+    todo = [work.Job(series, trial) for trial in (0, 1)]
+    once, again = (
+        {job.trial: found.where(metric="kl")["value"].tolist() for job, found in results}
+        for results in (work.results(todo, 1), work.results(todo[::-1], 1))
+    )
+    assert once == again
+    assert once[0] != once[1]
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    """Images that hold their own number, of ten classes in turn."""
+
+    def stream(part="train", *, flat=True):
+        count = 70 if part == "train" else 40
+        x = np.tile(np.arange(count)[:, None] + np.linspace(0, 0.5, 16), 1).astype(np.float32)
+        return Stream(Example(x + (1000 if part == "test" else 0), np.arange(count) % 10))
+
+    monkeypatch.setattr(images.streams, "fashion_mnist", stream)
+    monkeypatch.setattr(images, "VALIDATION", 10)
+    monkeypatch.setattr(images, "TASK", 6)
+    monkeypatch.setattr(images, "TEST", 4)
+    images._training.cache_clear()
+    images._test.cache_clear()
+    yield
+    images._training.cache_clear()
+    images._test.cache_clear()
+
+
+def test_streams_hold_neither_validation_nor_test_images(few_images):
+    train, tests = images.stationary(0, 30)
+    assert np.all((train.examples.x >= 10) & (train.examples.x < 1000))
+    assert np.all(tests(1).x >= 1000)
+    again, other = (images.stationary(trial, 30).train.examples.y for trial in (0, 1))
+    np.testing.assert_array_equal(again, train.examples.y)
+    assert np.any(other != again)
+
+
+def test_tests_are_permuted_as_the_current_task_is(few_images):
+    train, tests = images.permuted(3, 12)
+
+    def order(x):
+        return np.argsort(x, axis=-1)
+
+    seen = np.asarray(train.examples.x[np.arange(12)])
+    first, second = tests(6), tests(7)
+    np.testing.assert_array_equal(order(np.asarray(first.x)), order(seen[:4]))
+    np.testing.assert_array_equal(order(np.asarray(second.x)), order(seen[6:10]))
+    assert np.any(order(seen[0]) != order(seen[6]))
+
+
 @pytest.mark.slow
-def test_one_seed_is_one_result_in_whatever_order_and_process(tmp_path):
+def test_one_seed_is_one_result_in_whatever_process():
     chosen = [each for each in registry.EXPERIMENTS["uci"].series("smoke") if "yacht" in each.world]
     todo = [work.Job(each, trial) for each in chosen[:2] for trial in (0, 1)]
-    once = {job.series.name + str(job.trial): found for job, found in work.results(todo, 1)}
-    again = {job.series.name + str(job.trial): found for job, found in work.results(todo[::-1], 2)}
+    once, again = (
+        {job.series.name + str(job.trial): found for job, found in work.results(order, 2)}
+        for order in (todo, todo[::-1])
+    )
     assert once.keys() == again.keys()
     for name, found in once.items():
         one, two = (each.where(metric="rmse")["value"] for each in (found, again[name]))
-        # The test session runs in double precision, processes of their own do not.
-        np.testing.assert_allclose(one, two, rtol=1e-2)
+        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.slow

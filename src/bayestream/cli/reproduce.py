@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from bayestream.checks import check_choice
+from bayestream.cli.cache import keep_programs
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.outputs import Screen
 from bayestream.experiments import report, store, work
@@ -67,7 +68,7 @@ def reproduce(
     # What is expected to take twice as long counts twice towards the time left.
     shares = [round(1000 * job.series.seconds) for job in todo]
     with Progress("reproducing", total=sum(shares), show=True) as bar:
-        for job, found in work.results(todo, jobs):
+        for job, found in work.results(todo, jobs, keep_programs):
             store.add(out, job.series, job.trial, found)
             bar.label = f"{job.series.world}, {job.series.line}: ms of work"
             bar.advance(round(1000 * job.series.seconds))

@@ -141,7 +141,7 @@ METHODS = Experiment(
     f"2,000 images one after another, tested every 200 on all 10,000 test images. {BORROWED}",
     _methods,
     image_trials.trial,
-    image_report.draw([WORLD]),
+    image_report.draw(WORLD, {"methods": PAPER, "ours": ("lofi-10", "sgd-rb-10", "lofi-ls-10")}),
     image_report.tables,
     [
         Claim(
@@ -165,7 +165,10 @@ RANKED = Experiment(
     f"500 images, LO-FI of ranks 1 to 50, with diagonal and spherical precision. {BORROWED}",
     _ranks,
     image_trials.trial,
-    image_report.draw([WORLD]),
+    image_report.draw(
+        WORLD,
+        {name: [f"{name}-{rank}" for rank in RANKS] for name in ("lofi", "lofi-sph")},
+    ),
     image_report.tables,
     [
         Claim(

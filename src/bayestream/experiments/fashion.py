@@ -21,7 +21,9 @@ PAPER = ("lofi-10", "lofi-1", "fdekf", "vdekf", "sgd-rb-10", "sgd-rb-1", "adam-r
 RIVALS = PAPER[1:]
 OURS = ("lofi-ls-10", "self-tuning")
 SMOKE = ("lofi-10", "sgd-rb-10", "lofi-ls-10")
+BEST = ("lofi-10", "sgd-rb-10", *OURS)
 RANKS = (2, 5, 20, 50)
+SHOWN_RANKS = (1, 2, 5, 10, 20, 50)
 
 
 def _series(
@@ -89,7 +91,7 @@ STATIONARY = Experiment(
         trials=100,
     ),
     image_trials.trial,
-    image_report.draw(["stationary"]),
+    image_report.draw("stationary", {"methods": (*PAPER, "laplace-10"), "ours": BEST}),
     image_report.tables,
     [
         _first("stationary", "misclassification", "Figure “fmnist-st-clf-miscl”"),
@@ -146,7 +148,13 @@ PERMUTED = Experiment(
     "LO-FI and of replay SGD.",
     _permuted,
     _trial,
-    fashion_probe.drawn(image_report.draw(["permuted"], task=300)),
+    fashion_probe.drawn(
+        image_report.draw(
+            "permuted",
+            {"methods": PAPER, "ours": BEST, "ranks": [f"lofi-{rank}" for rank in SHOWN_RANKS]},
+            task=300,
+        )
+    ),
     image_report.tables,
     [
         _first("permuted", "misclassification", "Figure “ns-pmnist-curr”"),
@@ -174,7 +182,7 @@ SPLIT = Experiment(
     "images of the current task.",
     _series("fmnist-split", "split", (*PAPER, *OURS), steps=1_500, every=50, trials=20),
     image_trials.trial,
-    image_report.draw(["split"], task=300),
+    image_report.draw("split", {"methods": PAPER, "ours": BEST}, task=300),
     image_report.tables,
     [
         Claim(
@@ -194,7 +202,7 @@ ROTATED = Experiment(
     "every 50 on 200 test images turned as those about the current step, give or take 5 degrees.",
     _series("fmnist-rotated", "rotated", (*PAPER, *OURS), steps=2_000, every=50, trials=20),
     image_trials.trial,
-    image_report.draw(["rotated"]),
+    image_report.draw("rotated", {"methods": PAPER, "ours": BEST}),
     image_report.tables,
     [
         _first("rotated", "misclassification", "Figure “gr-clf”"),

@@ -34,21 +34,20 @@ def tables(results: Results) -> Mapping[str, Rows]:
 
 
 def draw(
-    worlds: Sequence[str], *, task: int | None = None
+    world: str, shown: Mapping[str, Sequence[str]], *, task: int | None = None
 ) -> Callable[[Results, Path], list[Path]]:
-    """One picture a world, one panel a metric; tasks begin every `task` steps."""
+    """Pictures of some lines each, by name, one panel a metric; tasks begin every `task` steps."""
 
     def pictured(results: Results, folder: Path) -> list[Path]:
         found: list[Path] = []
-        for world in worlds:
-            rows = results.where(world=world, summary="held out")
+        for name, lines in shown.items():
+            rows = pictures.only(results.where(world=world, summary="held out"), lines)
             if not len(rows):
                 continue
             figure = plots.curves(rows)
-            for ax in figure.axes if task else ():
-                for change in range(task or 0, int(rows["step"].max()), task or 1):
+            for change in range(task, int(rows["step"].max()), task) if task else ():
+                for ax in figure.axes:
                     ax.axvline(change, color="0.8", lw=0.8, zorder=0)
-            name = world.replace(" ", "-")
             found.append(pictures.save(figure, folder / f"{name}.png"))
         return found
 

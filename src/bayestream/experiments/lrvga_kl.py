@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import jax
@@ -18,6 +20,7 @@ from bayestream.experiments.verdicts import Claim, Judgement, best, losses, numb
 from bayestream.gaussians import dense, dlr
 from bayestream.networks import models
 from bayestream.running.run import run
+from bayestream.types import Estimator
 
 INPUTS, COUNT = 100, 1_000
 RANKS = (10, 20, 50, 100)
@@ -65,12 +68,9 @@ def trial(series: Series, number: int) -> Results:
     """KL(approximation ‖ exact posterior) after one pass, in double precision."""
     with jax.enable_x64(True):
         x, y = problem(number)
-        model = models.wrap(lambda w, x: (w @ x)[None], jnp.zeros(INPUTS), inputs=(INPUTS,))
-        options = {**series.settings, "prior_precision": 1.0}
-        learner = lines.learner(model, likelihoods.gaussian(1.0), options)
-        state, _ = run(
-            learner, learner.init(jax.random.key(0)), (x, y), record=None, progress=False
-        )
+        learner = _learner(json.dumps(series.settings), INPUTS)
+        start = learner.init(jax.random.key(0))
+        state, _ = run(learner, start, (x, y), record=None, progress=False)
         belief = state.belief.base if hasattr(state.belief, "base") else state.belief
         precision = np.eye(INPUTS) + x.T @ x
         mean = jnp.asarray(np.linalg.solve(precision, x.T @ y[:, 0]))
@@ -85,6 +85,14 @@ def trial(series: Series, number: int) -> Results:
         task=0,
         value=found,
     )
+
+
+@lru_cache(maxsize=2)
+def _learner(settings: str, inputs: int) -> Estimator:
+    """Kept, so that the next draw is not compiled again."""
+    model = models.wrap(lambda w, x: (w @ x)[None], jnp.zeros(inputs), inputs=(inputs,))
+    options = {**json.loads(settings), "prior_precision": 1.0}
+    return lines.learner(model, likelihoods.gaussian(1.0), options)
 
 
 def tables(results: Results) -> Mapping[str, Rows]:

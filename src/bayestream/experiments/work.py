@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,20 +46,32 @@ def run(job: Job) -> Results:
     return Results.joined([found, Results.of(**dict(zip(names, wall, strict=True)))])
 
 
-def results(todo: Sequence[Job], processes: int) -> Iterator[tuple[Job, Results]]:
-    """Every trial as it finishes; which process ran it makes no difference to its numbers."""
+def results(
+    todo: Sequence[Job], processes: int, begin: Callable[[], None] | None = None
+) -> Iterator[tuple[Job, Results]]:
+    """Every trial as it finishes; which process ran it makes no difference to its numbers.
+
+    Processes of their own call `begin` first.
+    """
     if processes == 1 or len(todo) < 2:
         for job in todo:
             yield job, run(job)
         return
     # JAX does not survive a fork.
-    with multiprocessing.get_context("spawn").Pool(min(processes, len(todo))) as pool:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(min(processes, len(todo)), _begin, (begin,)) as pool:
         yield from pool.imap_unordered(_with_job, todo)
 
 
 def found(experiment: Experiment, scale: Scale, folder: Path) -> Results:
     """All finished trials of an experiment at a scale, with a column for the world."""
     return Results.joined([store.load(folder, series) for series in experiment.series(scale)])
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that keeps results
+    if begin is not None:
+        begin()
 
 
 def _with_job(job: Job) -> tuple[Job, Results]:
