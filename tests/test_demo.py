@@ -18,7 +18,7 @@ def short(monkeypatch):
 
 
 def test_errors_are_rmse_on_the_current_task_before_each_step(short):
-    outcome = piecewise.trial("vdekf", 0, {"drift": 1e-3})
+    outcome = piecewise.trial({"method": "vdekf", "drift": 1e-3}, 0)
     assert outcome.error.shape == (2, 30)
     model = bs.models.mlp([1, 50, 1], activation=jax.nn.relu)
     fit = jax.vmap(lambda x: model.apply(model.init(jax.random.key(0)), x)[0])(

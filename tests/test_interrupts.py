@@ -167,8 +167,8 @@ def test_an_interrupted_demo_shows_the_methods_that_are_complete(
         np.ones((piecewise.TASKS, piecewise.LENGTH)), np.zeros(shape), np.ones(shape), 1.0
     )
 
-    def trial(name, seed, settings, advance):
-        INTERRUPTS.requested = name == method
+    def trial(settings, seed, advance):
+        INTERRUPTS.requested = settings["method"] == method
         advance(piecewise.LENGTH)
         return outcome
 

@@ -44,7 +44,7 @@ def demo(
                 progress.advance(bar, steps)
                 INTERRUPTS.check()
 
-            outcomes[method] = piecewise.trial(method, seed, settings, advance)
+            outcomes[method] = piecewise.trial(settings, seed, advance)
     if INTERRUPTS.requested:
         console.print(f"interrupted; {len(outcomes)} of {len(SETTINGS)} methods are complete")
     if not outcomes:

@@ -13,6 +13,7 @@ from bayestream.cli.bandit import bandit
 from bayestream.cli.data import app as data
 from bayestream.cli.demo import demo
 from bayestream.cli.errors import plainly
+from bayestream.cli.reproduce import reproduce
 from bayestream.cli.run import run
 from bayestream.cli.tune import tune
 
@@ -25,6 +26,7 @@ app.command()(plainly(demo))
 app.command()(plainly(run))
 app.command()(plainly(tune))
 app.command()(plainly(bandit))
+app.command()(plainly(reproduce))
 app.add_typer(data, name="data")
 
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from bayestream import streams
 from bayestream.evaluation import summaries
-from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Outcome, truth
+from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Floats, Outcome, truth
 
 # Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
 LOOKS = {
@@ -19,22 +19,27 @@ LOOKS = {
 }
 
 
-def fits(outcomes: dict[str, Outcome], seed: int, path: Path, shown: int = 5) -> Path:
-    """What each method believes at the end of each task: mean, two deviations, and the truth."""
+def fits(
+    outcomes: dict[str, Outcome], seed: int, path: Path, shown: int = 5, grid: Floats = GRID
+) -> Path:
+    """What each method believes at the end of each task: mean, two deviations, and the truth.
+
+    `grid` is where the outcomes' fits are.
+    """
     figure = Figure(figsize=(2.2 * shown, 1.7 * len(outcomes) + 0.6), layout="constrained")
     axes = figure.subplots(len(outcomes), shown, sharex=True, sharey=True, squeeze=False)
     examples = streams.piecewise_regression(seed, tasks=TASKS, length=LENGTH, noise=NOISE).examples
     functions = truth(seed)
     for row, (method, outcome) in enumerate(outcomes.items()):
-        color, _ = LOOKS[method]
+        color, _ = LOOKS.get(method, ("#CC79A7", "-"))
         for task in range(shown):
             ax = axes[row, task]
             seen = examples.task == task
             ax.plot(examples.x[seen], examples.y[seen], ".", ms=2, color="0.75", label="data")
             ax.plot(GRID, functions[task], color="0.2", lw=1, label="truth")
             fit, spread = outcome.fit[task], 2 * outcome.deviation[task]
-            ax.fill_between(GRID, fit - spread, fit + spread, color=color, alpha=0.25, lw=0)
-            ax.plot(GRID, fit, color=color, lw=1.6, label="belief ± 2 sd")
+            ax.fill_between(grid, fit - spread, fit + spread, color=color, alpha=0.25, lw=0)
+            ax.plot(grid, fit, color=color, lw=1.6, label="belief ± 2 sd")
             ax.set_title(f"task {task + 1}" if row == 0 else "", fontsize=9)
             ax.tick_params(labelsize=7)
         axes[row, 0].set(ylabel=method, ylim=(functions.min() - 0.7, functions.max() + 0.7))

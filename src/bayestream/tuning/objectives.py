@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bayestream.evaluation.evaluate import METRICS, Forecaster, labelled, room_for, score_each
+from bayestream.evaluation.evaluate import (
+    METRICS,
+    Forecaster,
+    Metric,
+    labelled,
+    room_for,
+    score_each,
+)
 from bayestream.forecasts import predictive
 from bayestream.running.chunks import chunked
 from bayestream.running.refusals import RefusedError, is_most, labels
@@ -75,11 +82,17 @@ def prequential(
 
 
 def validation(
-    train: Stream, held_out: Stream, *, forecast: Forecaster = predictive.default, seed: int = 0
+    train: Stream,
+    held_out: Stream,
+    *,
+    forecast: Forecaster = predictive.default,
+    metric: Metric = METRICS["nlpd"],
+    seed: int = 0,
 ) -> Objective:
     """The negative log predictive density of held-out data after training; for data at rest.
 
-    What is held out must be part of the training data: the test set has no place in tuning.
+    What is held out must be part of the training data: the test set has no place in tuning. Where
+    another number is reported in the end, `metric` is that: `bs.evaluate.METRICS["rmse"]`.
 
     >>> import bayestream as bs
     >>> stream = bs.streams.drifting_linear_regression(0, steps=20, inputs=2)
@@ -92,7 +105,8 @@ def validation(
         parts: list[Values] = []
         for lanes, size in _lanes(make, numbers, count):
             state, _ = _learnt(make, None, lanes, size, train, seed, ask)
-            found = np.asarray(_examined(make, forecast, lanes, size, state, x, y), np.float64)
+            losses = _examined(make, forecast, metric, lanes, size, state, x, y)
+            found = np.asarray(losses, np.float64)
             parts.append(Values(found, _refused(make, lanes, size, state, train)))
         return _joined(parts)
 
@@ -197,10 +211,11 @@ def _advance(
     return jax.vmap(one, axis_size=size)(numbers, states)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2, 4))
 def _examined(
     make: Make,
     forecast: Forecaster,
+    metric: Metric,
     numbers: Numbers,
     size: int,
     states: State,
@@ -208,7 +223,7 @@ def _examined(
     y: Array,
 ) -> Array:
     def one(own: Numbers, state: State) -> Array:
-        return METRICS["nlpd"].score(forecast(make(own), state, x), y)
+        return metric.score(forecast(make(own), state, x), y)
 
     return jax.vmap(one, axis_size=size)(numbers, states)
 

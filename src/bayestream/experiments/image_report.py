@@ -1,0 +1,54 @@
+"""Streams of images, looked at: curves of every metric, and tables of means over the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayestream.evaluation import Results, plots
+from bayestream.experiments import pictures
+from bayestream.experiments.nouns import Rows
+from bayestream.experiments.verdicts import losses
+
+
+def tables(results: Results) -> Mapping[str, Rows]:
+    """Every line and metric: the mean over the stream and after the last example."""
+    rows: list[dict[str, Any]] = []
+    for world in results.unique("world"):
+        for line in results.where(world=world).unique("method"):
+            own = results.where(world=world, method=line)
+            for metric in own.unique("metric"):
+                if metric == "wall seconds" or metric.startswith("class "):
+                    continue
+                row: dict[str, Any] = {"world": world, "line": line, "metric": metric}
+                for name, step in (("over the stream", -1), ("at the end", None)):
+                    values = np.array([*losses(results, world, line, metric, step).values()])
+                    count = len(values)
+                    spread = float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else None
+                    row |= {name: float(np.mean(values)), f"± {name}": spread}
+                rows.append({**row, "trials": count})
+    return {"losses": rows}
+
+
+def draw(
+    world: str, shown: Mapping[str, Sequence[str]], *, task: int | None = None
+) -> Callable[[Results, Path], list[Path]]:
+    """Pictures of some lines each, by name, one panel a metric; tasks begin every `task` steps."""
+
+    def pictured(results: Results, folder: Path) -> list[Path]:
+        found: list[Path] = []
+        for name, lines in shown.items():
+            rows = pictures.only(results.where(world=world, summary="held out"), lines)
+            if not len(rows):
+                continue
+            figure = plots.curves(rows)
+            for change in range(task, int(rows["step"].max()), task) if task else ():
+                for ax in figure.axes:
+                    ax.axvline(change, color="0.8", lw=0.8, zorder=0)
+            found.append(pictures.save(figure, folder / f"{name}.png"))
+        return found
+
+    return pictured

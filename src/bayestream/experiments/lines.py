@@ -1,0 +1,64 @@
+"""From a line of a picture, as plain data, to its learner; here strings become values."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import optax
+
+from bayestream import estimators
+from bayestream.averaging import self_tuning as averaged_settings
+from bayestream.checks import check_choice
+from bayestream.estimators import inflation
+from bayestream.estimators.line_search import DEFAULT
+from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
+
+# The paper's filters take the full step; a line of ours says `line_search = true`.
+_SEARCHING = ("fcekf", "fdekf", "lofi", "lofi_spherical", "vdekf")
+_INFLATIONS: dict[str, Callable[[float], Any]] = {
+    "bayesian": inflation.bayesian,
+    "hybrid": inflation.hybrid,
+    "simple": inflation.simple,
+}
+_OPTIMISERS: dict[str, Callable[[float], Any]] = {"adam": optax.adam, "sgd": optax.sgd}
+
+
+def learner(
+    model: Model, likelihood: Likelihood | EvolvingLikelihood, settings: Mapping[str, Any]
+) -> Estimator:
+    """The learner of a line: its `method`, and options of it as TOML can write them.
+
+    `inflation = {hybrid = 1e-3}` and `optimiser = {adam = 1e-4}` name a factory and its number;
+    `line_search = true` is what is not the paper's.
+
+    >>> import bayestream as bs
+    >>> line = {"method": "replay_sgd", "buffer": 2, "optimiser": {"adam": 1e-3}}
+    >>> found = learner(bs.models.mlp([2, 1]), bs.likelihoods.gaussian(0.1), line)
+    >>> found.model.size
+    3
+    """
+    options = dict(settings)
+    method = options.pop("method")
+    if method in _SEARCHING:
+        options["line_search"] = DEFAULT if options.pop("line_search", False) else None
+    for name, factories in (("inflation", _INFLATIONS), ("optimiser", _OPTIMISERS)):
+        if name in options:
+            [(kind, number)] = options[name].items()
+            options[name] = check_choice(name, kind, factories)(number)
+    return estimators.make(method, model, likelihood, **options)
+
+
+def self_tuning(model: Model, likelihood: Likelihood | EvolvingLikelihood) -> Estimator:
+    """What needs no tuning, for the layers of a multi-layer perceptron."""
+    sizes = [model.layers[0].inputs, *(layer.outputs for layer in model.layers)]
+    return averaged_settings(sizes, likelihood)
+
+
+@cache
+def read(name: str) -> dict[str, Any]:
+    """The hyper-parameters of a group, from the TOML file beside it."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))

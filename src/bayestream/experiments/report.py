@@ -1,0 +1,177 @@
+"""The report: every claim of the paper beside what was found, on one page that stands alone."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import math
+import os
+import platform
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bayestream.experiments import work
+from bayestream.experiments.nouns import Experiment, Rows, Scale
+from bayestream.experiments.verdicts import RULE, Claim, Judgement
+
+_MEANS = {
+    "beyond": "better than the paper says",
+    "holds": "as the paper says",
+    "open": "too close to call",
+    "fails": "not as the paper says",
+}
+_ROWS = 12  # of a table that are shown at once; the rest unfolds
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c1c1c; --paper: #fdfcf9; --soft: #6b6b6b;
+  --line: #ddd8cc; --beyond: #00664b; --holds: #00527d; --open: #7a5900; --fails: #a63c00; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e9e6df; --paper: #191816; --soft: #a5a096;
+  --line: #3a3732; --beyond: #4dcaa5; --holds: #72bdf0; --open: #e5b84c; --fails: #ff9a66; } }
+body { font: 17px/1.55 Georgia, serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  max-width: 58rem; padding: 1.5rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; }
+h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1.5rem; }
+p, li { max-width: 42rem; } .soft { color: var(--soft); font-size: .85rem; }
+.counts { display: flex; flex-wrap: wrap; gap: 1rem; padding: 0; list-style: none; }
+.counts li { border: 1px solid var(--line); border-radius: .4rem; padding: .6rem 1rem;
+  min-width: 7rem; }
+.counts b { display: block; font-size: 2rem; line-height: 1.1; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; width: 100%;
+  font-variant-numeric: tabular-nums; } th, td { text-align: left; padding: .3rem .6rem;
+  border-bottom: 1px solid var(--line); vertical-align: top; } td.n { text-align: right; }
+.beyond { color: var(--beyond); } .holds { color: var(--holds); } .open { color: var(--open); }
+.fails { color: var(--fails); } td.verdict { font-weight: bold; white-space: nowrap; }
+figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; background: white; }
+nav a { margin-right: 1rem; } a { color: inherit; } details summary { cursor: pointer; }
+"""
+
+
+def write(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> Path:
+    """Pictures, tables and `report.html` of what is finished, in a folder."""
+    parts: list[str] = []
+    judged: list[tuple[Claim, Judgement]] = []
+    shown: list[Experiment] = []
+    for experiment in experiments:
+        found = work.found(experiment, scale, folder)
+        if not len(found):
+            continue
+        shown.append(experiment)
+        claims = [(claim, claim.judge(found)) for claim in experiment.claims]
+        judged += [(claim, verdict) for claim, verdict in claims if verdict is not None]
+        pictures = experiment.draw(found, folder / "figures" / experiment.id)
+        tables = experiment.tables(found)
+        for name, rows in tables.items():
+            _save(rows, folder / "tables" / f"{experiment.id}-{name}.csv")
+        trials = Counter(len(set(found.where(method=m)["trial"])) for m in found.unique("method"))
+        parts.append(_section(experiment, claims, pictures, tables, trials))
+    page = _page(shown, scale, judged, parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / ".report.html"
+    partial.write_text(page, "utf-8")
+    return partial.replace(folder / "report.html")
+
+
+def _page(
+    shown: Sequence[Experiment],
+    scale: Scale,
+    judged: Sequence[tuple[Claim, Judgement]],
+    parts: Sequence[str],
+) -> str:
+    counts = Counter(judgement.verdict for _, judgement in judged)
+    boxes = "".join(
+        f'<li class="{name}"><b>{counts[name]}</b>{name}<br><span class="soft">{means}</span></li>'
+        for name, means in _MEANS.items()
+    )
+    links = "".join(f'<a href="#{e.id}">{html.escape(e.title)}</a>' for e in shown)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>LO-FI, reproduced</title><style>{_STYLE}</style></head><body>
+<h1>The low-rank extended Kalman filter, reproduced</h1>
+<p>Every figure and table of <a href="https://arxiv.org/abs/2305.19535">Chang et al. 2023</a> that
+has been run here, beside what the paper says of it. {len(judged)} claims were judged:</p>
+<ul class="counts">{boxes}</ul>
+<p><b>The rule.</b> {RULE}</p>
+<p>Lines named <code>…-ls-…</code> are LO-FI with a line search, <code>self-tuning</code> is an
+average over settings that was not tuned at all; both are ours. Bands and ± are standard errors over
+trials unless a table says otherwise. Nothing was tuned on test data.</p>
+<p class="soft">Scale {scale}, seeds from 0 up. {made}; commit {_commit()}; {machine},
+JAX {jax.__version__}.</p><nav>{links}</nav>
+{"".join(parts)}</body></html>"""
+
+
+def _section(
+    experiment: Experiment,
+    claims: Sequence[tuple[Claim, Judgement | None]],
+    pictures: Sequence[Path],
+    tables: Any,
+    trials: Counter[int],
+) -> str:
+    rows = "".join(_claim(*pair) for pair in claims)
+    head = "<tr><th>claim<th>paper<th>ours<th>difference<th>verdict</tr>"
+    images = "".join(
+        f'<figure><img alt="{path.stem}" src="data:image/png;base64,'
+        f'{base64.b64encode(path.read_bytes()).decode()}"></figure>'
+        for path in pictures
+    )
+    counted = f"{min(trials)} to {max(trials)}" if len(trials) > 1 else f"{max(trials)}"
+    return f"""<h2 id="{experiment.id}">{html.escape(experiment.title)}</h2>
+<p>{html.escape(experiment.about)}</p><p class="soft">Trials a line: {counted}.</p>
+<div class="scroll"><table>{head}{rows}</table></div>{images}
+{"".join(_table(name, body) for name, body in tables.items())}"""
+
+
+def _claim(claim: Claim, found: Judgement | None) -> str:
+    text = f'{html.escape(claim.text)}<br><span class="soft">{html.escape(claim.source)}</span>'
+    if found is None:
+        return f'<tr><td>{text}<td><td class="soft" colspan="3">not run yet</tr>'
+    far = "" if math.isnan(found.difference) else f"{found.difference:+.1f}"
+    return (
+        f"<tr><td>{text}<td>{html.escape(found.paper)}<td>{html.escape(found.ours)}"
+        f'<td class="n">{far}<td class="verdict {found.verdict}">{found.verdict}</tr>'
+    )
+
+
+def _table(name: str, rows: Rows) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{html.escape(column)}" for column in rows[0])
+    lines = ["".join(_cell(value) for value in row.values()) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    table = f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+    opened = " open" if len(rows) <= _ROWS else ""
+    return f"<details{opened}><summary>Table “{name}”, {len(rows)} rows</summary>{table}</details>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f'<td class="n">{value:.4g}'
+    kind = f' class="verdict {value}"' if value in _MEANS else ""
+    return f"<td{kind}>{'' if value is None else html.escape(str(value))}"
+
+
+def _save(rows: Rows, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as lines:
+        write = csv.DictWriter(lines, list(rows[0]) if rows else [], lineterminator="\n")
+        write.writeheader()
+        for row in rows:
+            shown = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()}
+            write.writerow(shown)
+
+
+def _commit() -> str:
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()

@@ -1,0 +1,202 @@
+"""The paper's claims, and the rule by which trials decide them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayestream.evaluation import Results
+
+Verdict = Literal["holds", "beyond", "open", "fails"]
+FAR = 2.0  # standard errors that are not chance
+
+RULE = f"""\
+Differences are in standard errors of what is compared; {FAR:g} of them are taken for real. Where
+the paper prints a number, ours is compared with it, both errors counted: it <b>holds</b> within \
+{FAR:g} standard errors, is <b>beyond</b> where ours is better than that, and <b>fails</b> where
+worse. Where the paper says that one method is better than another, the same trials of both are
+compared pair by pair: it <b>holds</b> if the difference is at least {FAR:g} standard errors in
+that direction, <b>fails</b> if it is so in the other, and is <b>open</b> in between. A target
+that we set ourselves <b>holds</b> if the mean reaches it, else it <b>fails</b>. What is ours alone
+and better than all the paper's methods by {FAR:g} standard errors is <b>beyond</b>."""
+
+
+class Judgement(NamedTuple):
+    """What was found beside what was claimed."""
+
+    paper: str
+    ours: str
+    difference: float  # in standard errors; positive is in favour of the claim
+    verdict: Verdict
+
+
+class Claim(NamedTuple):
+    """A statement of the paper, or a target of ours."""
+
+    text: str
+    source: str  # where in the paper
+    judge: Callable[[Results], Judgement | None]  # None if the trials it needs are not there
+
+
+def number(ours: float, error: float, paper: float, paper_error: float) -> Judgement:
+    """A number, less is better, beside the paper's.
+
+    >>> number(0.30, 0.01, 0.35, 0.01).verdict, number(0.35, 0.01, 0.35, 0.01).verdict
+    ('beyond', 'holds')
+    """
+    spread = float(np.hypot(error, paper_error))
+    difference = (paper - ours) / spread if spread else 0.0
+    verdict = "beyond" if difference > FAR else "holds" if difference >= -FAR else "fails"
+    return Judgement(
+        f"{paper:.3g} ± {paper_error:.2g}", f"{ours:.3g} ± {error:.2g}", difference, verdict
+    )
+
+
+def order(better: NDArray[np.float64], worse: NDArray[np.float64]) -> tuple[float, Verdict]:
+    """Paired losses of two methods, of which the first is said to be better.
+
+    >>> losses = np.array([1.0, 1.2, 0.9])
+    >>> order(losses, losses + [1.0, 1.1, 0.9])[1], order(losses, losses[::-1])[1]
+    ('holds', 'open')
+    """
+    lost = int(np.sum(~np.isfinite(worse))) - int(np.sum(~np.isfinite(better)))
+    if lost:  # what diverges more often is worse
+        return float("inf") * lost, "holds" if lost > 0 else "fails"
+    gain = (worse - better)[np.isfinite(worse) & np.isfinite(better)]
+    if len(gain) < 2:
+        return float("nan"), "open"
+    error = float(np.std(gain, ddof=1) / np.sqrt(len(gain)))
+    mean = float(np.mean(gain))
+    difference = mean / error if error else float(np.sign(mean)) * float("inf") if mean else 0.0
+    return difference, "holds" if difference >= FAR else "fails" if difference <= -FAR else "open"
+
+
+def losses(
+    results: Results, world: str, line: str, metric: str, step: int | None = None
+) -> dict[int, float]:
+    """Each trial's loss: at a step (None is the last), or its mean over the stream for step −1."""
+    rows = results.where(world=world, method=line, metric=metric)
+    if not len(rows):
+        return {}
+    if step == -1:
+        trials = rows["trial"]
+        return {int(t): float(np.mean(rows["value"][trials == t])) for t in np.unique(trials)}
+    rows = rows.where(step=rows["step"].max() if step is None else step)
+    return dict(zip(rows["trial"].tolist(), map(float, rows["value"]), strict=True))
+
+
+def best(
+    world: str, metric: str, line: str, others: Sequence[str], *, step: int | None = None
+) -> Callable[[Results], Judgement | None]:
+    """`line` is better than every one of the others; the nearest of them decides."""
+
+    def judge(results: Results) -> Judgement | None:
+        own = losses(results, world, line, metric, step)
+        rivals = {other: losses(results, world, other, metric, step) for other in others}
+        compared: list[tuple[float, Verdict, str, float]] = []
+        for other, theirs in rivals.items():
+            common = sorted(own.keys() & theirs.keys())
+            if len(common) < 2:
+                return None
+            one, two = (np.array([each[trial] for trial in common]) for each in (own, theirs))
+            difference, verdict = order(one, two)
+            compared.append((difference, verdict, other, float(np.mean(two))))
+        difference, verdict, other, mean = min(compared, key=lambda each: each[0])
+        values = np.array(list(own.values()))
+        ours = f"{line} {np.mean(values):.4g}, {other} {mean:.4g}"
+        return Judgement(f"{line} best", ours, difference, verdict)
+
+    return judge
+
+
+def at_most(
+    world: str, metric: str, line: str, target: float, *, step: int | None = None
+) -> Callable[[Results], Judgement | None]:
+    """A target of ours: the mean over trials is no more than this."""
+
+    def judge(results: Results) -> Judgement | None:
+        values = np.array(list(losses(results, world, line, metric, step).values()))
+        if len(values) < 2:
+            return None
+        mean, error = float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        difference = (target - mean) / error if error else 0.0
+        verdict: Verdict = "holds" if mean <= target else "fails"
+        return Judgement(f"≤ {target:g}", f"{mean:.4g} ± {error:.2g}", difference, verdict)
+
+    return judge
+
+
+def doubt_helps(world: str, line: str) -> Callable[[Results], Judgement | None]:
+    """The forecast is better for taking doubt about the weights into account."""
+
+    def judge(results: Results) -> Judgement | None:
+        with_doubt = losses(results, world, line, "nlpd", -1)
+        without = losses(results, world, line, "nll", -1)
+        common = sorted(with_doubt.keys() & without.keys())
+        if len(common) < 2:
+            return None
+        one, two = (np.array([each[t] for t in common]) for each in (with_doubt, without))
+        ours = f"NLPD {np.mean(one):.4g}, NLL {np.mean(two):.4g}"
+        return Judgement("NLPD below NLL", ours, *order(one, two))
+
+    return judge
+
+
+def near_the_best(
+    world: str, metric: str, line: str, others: Sequence[str], *, factor: float = 1.05
+) -> Callable[[Results], Judgement | None]:
+    """A target of ours: the mean loss is at most `factor` times that of the best of the others."""
+
+    def judge(results: Results) -> Judgement | None:
+        means = {
+            name: float(np.mean(list(found.values())))
+            for name in (line, *others)
+            if (found := losses(results, world, name, metric, -1))
+        }
+        if line not in means or len(means) < 2:
+            return None
+        own = means.pop(line)
+        rival = min(means, key=lambda name: means[name])
+        ratio = own / means[rival]
+        ours = f"{own:.4g}, {rival} {means[rival]:.4g}: {ratio:.2f} times"
+        verdict: Verdict = "holds" if ratio <= factor else "fails"
+        return Judgement(f"≤ {factor:g} × the tuned best", ours, float("nan"), verdict)
+
+    return judge
+
+
+def alike(
+    world: str, metric: str, lines: Sequence[str], *, margin: float
+) -> Callable[[Results], Judgement | None]:
+    """The means of all lines, over the stream, lie within `margin` of each other."""
+
+    def judge(results: Results) -> Judgement | None:
+        found = [losses(results, world, line, metric, -1) for line in lines]
+        if any(len(each) < 2 for each in found):
+            return None
+        means = [float(np.mean(list(each.values()))) for each in found]
+        low, high = int(np.argmin(means)), int(np.argmax(means))
+        ours = f"{lines[low]} {means[low]:.4g} to {lines[high]} {means[high]:.4g}"
+        verdict: Verdict = "holds" if means[high] - means[low] <= margin else "fails"
+        return Judgement(f"within {margin:g}", ours, float("nan"), verdict)
+
+    return judge
+
+
+def leads(
+    world: str, metric: str, line: str, others: Sequence[str]
+) -> Callable[[Results], Judgement | None]:
+    """What is ours alone is better than all of the others, over the stream."""
+    ahead = best(world, metric, line, others, step=-1)
+
+    def judge(results: Results) -> Judgement | None:
+        found = ahead(results)
+        if found is None:
+            return None
+        verdict: Verdict = "beyond" if found.verdict == "holds" else found.verdict
+        return found._replace(paper="not in the paper", verdict=verdict)
+
+    return judge

@@ -1,0 +1,78 @@
+"""Running what is not finished: trial by trial, in this process or over several."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bayestream.evaluation import Results
+from bayestream.experiments import registry, store
+from bayestream.experiments.nouns import Experiment, Scale, Series
+
+
+class Job(NamedTuple):
+    """One trial of a series."""
+
+    series: Series
+    trial: int
+
+
+def jobs(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> list[Job]:
+    """The trials that are not finished, series by series."""
+    return [
+        Job(series, trial)
+        for experiment in experiments
+        for series in experiment.series(scale)
+        for done in [store.finished(folder, series)]
+        for trial in range(series.trials)
+        if trial not in done
+    ]
+
+
+def run(job: Job) -> Results:
+    """One trial; the seconds it took are a metric of their own."""
+    begin = time.perf_counter()
+    found = registry.EXPERIMENTS[job.series.experiment].trial(job.series, job.trial)
+    spent = time.perf_counter() - begin
+    last = int(np.max(found["step"]))
+    names = ("method", "metric", "summary", "trial", "step", "task", "value")
+    wall = (job.series.line, "wall seconds", "trial", job.trial, last, 0, spent)
+    return Results.joined([found, Results.of(**dict(zip(names, wall, strict=True)))])
+
+
+def results(
+    todo: Sequence[Job], processes: int, begin: Callable[[], None] | None = None
+) -> Iterator[tuple[Job, Results]]:
+    """Every trial as it finishes; which process ran it makes no difference to its numbers.
+
+    Processes of their own call `begin` first.
+    """
+    if processes == 1 or len(todo) < 2:
+        for job in todo:
+            yield job, run(job)
+        return
+    # JAX does not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(min(processes, len(todo)), _begin, (begin,)) as pool:
+        yield from pool.imap_unordered(_with_job, todo)
+
+
+def found(experiment: Experiment, scale: Scale, folder: Path) -> Results:
+    """All finished trials of an experiment at a scale, with a column for the world."""
+    return Results.joined([store.load(folder, series) for series in experiment.series(scale)])
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that keeps results
+    if begin is not None:
+        begin()
+
+
+def _with_job(job: Job) -> tuple[Job, Results]:
+    return job, run(job)

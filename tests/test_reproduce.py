@@ -1,0 +1,280 @@
+"""The paper's experiments: what is finished is kept, and claims are judged by the stated rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bayestream import estimators
+from bayestream.cli.main import app
+from bayestream.evaluation import Results
+from bayestream.experiments import (
+    images,
+    lines,
+    lrvga_kl,
+    registry,
+    report,
+    store,
+    uci_report,
+    verdicts,
+    work,
+)
+from bayestream.experiments.nouns import SCALES, Experiment, Series
+from bayestream.experiments.verdicts import Claim, best
+from bayestream.types import Example, Stream
+
+
+def rows(series, trial, value):
+    return Results.of(
+        method=series.line,
+        metric="rmse",
+        summary="held out",
+        trial=trial,
+        step=[1, 2],
+        task=0,
+        value=[2 * value, value],
+    )
+
+
+def toy(trials=3, **settings):
+    return Series("toy", "a world", "lofi 1", {"rank": 1, **settings}, trials, 0.1)
+
+
+def experiment(trial, trials=3):
+    return Experiment(
+        "toy",
+        "Toy",
+        "About.",
+        lambda scale: [toy(trials)],
+        trial,
+        lambda results, folder: [],
+        lambda results: {"losses": [{"line": "lofi 1", "mean": 1.0}]},
+        [Claim("One.", "here", best("a world", "rmse", "lofi 1", ["lofi 1"]))],
+    )
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    ran = []
+
+    def trial(series, number):
+        if number == 2 and len(ran) == 2:
+            raise KeyboardInterrupt
+        ran.append(number)
+        return rows(series, number, float(number))
+
+    monkeypatch.setitem(registry.EXPERIMENTS, "toy", experiment(trial))
+    for attempt in range(2):
+        todo = work.jobs([registry.EXPERIMENTS["toy"]], "full", tmp_path)
+        assert [job.trial for job in todo] == ([0, 1, 2] if attempt == 0 else [2])
+        try:
+            for job, found in work.results(todo, 1):
+                store.add(tmp_path, job.series, job.trial, found)
+        except KeyboardInterrupt:
+            ran.append(-1)
+    assert ran == [0, 1, -1, 2]
+    found = work.found(registry.EXPERIMENTS["toy"], "full", tmp_path)
+    assert found.where(metric="rmse", step=2)["value"].tolist() == [0.0, 1.0, 2.0]
+    assert found.unique("world") == ["a world"]
+
+
+def test_trials_of_other_settings_are_not_mistaken_for_these(tmp_path):
+    store.add(tmp_path, toy(), 0, rows(toy(), 0, 1.0))
+    assert store.finished(tmp_path, toy()) == {0}
+    assert store.finished(tmp_path, toy(rank=2)) == set()
+
+
+def test_a_file_that_was_cut_off_while_written_does_not_count(tmp_path):
+    store.add(tmp_path, toy(), 0, rows(toy(), 0, 1.0))
+    whole = store.path(tmp_path, toy())
+    whole.with_suffix(".partial").write_text("# {}\ntrial,metric")
+    store.add(tmp_path, toy(), 1, rows(toy(), 1, 3.0))
+    assert store.load(tmp_path, toy()).where(step=2)["value"].tolist() == [1.0, 3.0]
+
+
+def test_losses_that_are_infinite_survive_being_kept(tmp_path):
+    store.add(tmp_path, toy(), 0, rows(toy(), 0, np.inf))
+    assert np.isinf(store.load(tmp_path, toy())["value"].astype(float)).all()
+
+
+def test_numbers_hold_within_two_standard_errors():
+    judged = [verdicts.number(ours, 0.03, 1.0, 0.04).verdict for ours in (0.85, 0.95, 1.05, 1.15)]
+    assert judged == ["beyond", "holds", "holds", "fails"]
+
+
+def test_orders_are_judged_pair_by_pair():
+    noise = np.array([0.0, 5.0, -3.0, 1.0])
+    assert verdicts.order(noise, noise + np.array([1.0, 1.1, 0.9, 1.0]))[1] == "holds"
+    assert verdicts.order(noise + np.array([1.0, 1.1, 0.9, 1.0]), noise)[1] == "fails"
+    assert verdicts.order(noise, noise[::-1])[1] == "open"
+    assert verdicts.order(noise, noise + np.array([1.0, np.inf, 1.0, 1.0]))[1] == "holds"
+    assert verdicts.order(noise + np.array([1.0, np.inf, 1.0, 1.0]), noise)[1] == "fails"
+
+
+def test_the_nearest_rival_decides_who_is_best():
+    def line(name, values):
+        return Results.of(
+            world="w",
+            method=name,
+            metric="rmse",
+            summary="s",
+            trial=range(3),
+            step=1,
+            task=0,
+            value=values,
+        )
+
+    results = Results.joined(
+        [line("a", [1.0, 1.1, 1.2]), line("b", [1.01, 1.08, 1.21]), line("c", [9.0, 9.1, 9.2])]
+    )
+    assert best("w", "rmse", "a", ["c"])(results).verdict == "holds"
+    assert best("w", "rmse", "a", ["b", "c"])(results).verdict == "open"
+    assert best("w", "rmse", "a", ["d"])(results) is None
+
+
+def test_uci_cells_are_judged_by_the_papers_standard_deviation():
+    def cell(value):
+        results = Results.of(
+            world="energy x1", method="lofi-diag-10", metric="rmse", summary="s", trial=range(2),
+            step=1, task=0, value=[value - 0.01, value + 0.01],
+        )  # fmt: skip
+        return uci_report.cells(results)[0]["verdict"]
+
+    # The paper: 2.53 ± 0.26.
+    assert [cell(value) for value in (2.0, 2.5, 2.78, 2.9)] == ["beyond", "holds", "holds", "fails"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_series_names_a_method_that_there_is(scale):
+    known = {*estimators.REGISTRY, "self_tuning"}
+    for known_experiment in registry.EXPERIMENTS.values():
+        series = known_experiment.series(scale)
+        assert series, known_experiment.id
+        assert len({each.name for each in series}) == len(series)
+        for each in series:
+            line = each.settings.get("line", each.settings)
+            assert line["method"] in known
+            assert each.trials > 0
+            assert each.seconds > 0
+
+
+def test_smaller_scales_are_parts_of_the_full_one():
+    for known_experiment in registry.EXPERIMENTS.values():
+        full = {each.name for each in known_experiment.series("full")}
+        assert {each.name for each in known_experiment.series("quick")} <= full
+
+
+def test_the_papers_filters_take_the_full_step():
+    for name in ("fashion", "rotation"):
+        for table in lines.read(name).values():
+            searching = {line for line, options in table.items() if options.get("line_search")}
+            assert searching == {"lofi-ls-10"}
+
+
+def test_the_report_counts_verdicts_and_stands_alone(tmp_path, monkeypatch):
+    toys = experiment(lambda series, number: rows(series, number, 1.0))
+    monkeypatch.setitem(registry.EXPERIMENTS, "toy", toys)
+    for job, found in work.results(work.jobs([toys], "full", tmp_path), 1):
+        store.add(tmp_path, job.series, job.trial, found)
+    page = report.write([toys], "full", tmp_path).read_text()
+    assert "1 claims were judged" in page
+    assert 'class="verdict open"' in page
+    assert "<script" not in page
+    assert 'src="http' not in page
+    assert (tmp_path / "tables" / "toy-losses.csv").read_text() == "line,mean\nlofi 1,1\n"
+
+
+def test_what_there_is_not_is_refused_in_a_sentence(tmp_path):
+    result = CliRunner().invoke(app, ["reproduce", "usi", "--out", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "ID must be one of" in result.output
+    assert "Did you mean 'uci'?" in result.output
+    result = CliRunner().invoke(app, ["reproduce", "uci", "--scale", "huge"])
+    assert "--scale must be one of full, quick, smoke" in result.output
+
+
+def test_a_dry_run_says_how_long_it_takes_and_does_nothing(tmp_path):
+    options = ["--scale", "full", "--dry-run", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, ["reproduce", "uci", *options])
+    assert result.exit_code == 0, result.output
+    assert "time left" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_seed_is_one_result_in_whatever_order(monkeypatch):
+    monkeypatch.setattr(lrvga_kl, "INPUTS", 4)
+    monkeypatch.setattr(lrvga_kl, "COUNT", 20)
+    series = Series("lrvga-kl", "linear", "lofi-2", {"method": "lofi", "rank": 2}, 2, 1.0)
+    todo = [work.Job(series, trial) for trial in (0, 1)]
+    once, again = (
+        {job.trial: found.where(metric="kl")["value"].tolist() for job, found in results}
+        for results in (work.results(todo, 1), work.results(todo[::-1], 1))
+    )
+    assert once == again
+    assert once[0] != once[1]
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    """Images that hold their own number, of ten classes in turn."""
+
+    def stream(part="train", *, flat=True):
+        count = 70 if part == "train" else 40
+        x = np.tile(np.arange(count)[:, None] + np.linspace(0, 0.5, 16), 1).astype(np.float32)
+        return Stream(Example(x + (1000 if part == "test" else 0), np.arange(count) % 10))
+
+    monkeypatch.setattr(images.streams, "fashion_mnist", stream)
+    monkeypatch.setattr(images, "VALIDATION", 10)
+    monkeypatch.setattr(images, "TASK", 6)
+    monkeypatch.setattr(images, "TEST", 4)
+    images._training.cache_clear()
+    images._test.cache_clear()
+    yield
+    images._training.cache_clear()
+    images._test.cache_clear()
+
+
+def test_streams_hold_neither_validation_nor_test_images(few_images):
+    train, tests = images.stationary(0, 30)
+    assert np.all((train.examples.x >= 10) & (train.examples.x < 1000))
+    assert np.all(tests(1).x >= 1000)
+    again, other = (images.stationary(trial, 30).train.examples.y for trial in (0, 1))
+    np.testing.assert_array_equal(again, train.examples.y)
+    assert np.any(other != again)
+
+
+def test_tests_are_permuted_as_the_current_task_is(few_images):
+    train, tests = images.permuted(3, 12)
+
+    def order(x):
+        return np.argsort(x, axis=-1)
+
+    seen = np.asarray(train.examples.x[np.arange(12)])
+    first, second = tests(6), tests(7)
+    np.testing.assert_array_equal(order(np.asarray(first.x)), order(seen[:4]))
+    np.testing.assert_array_equal(order(np.asarray(second.x)), order(seen[6:10]))
+    assert np.any(order(seen[0]) != order(seen[6]))
+
+
+@pytest.mark.slow
+def test_one_seed_is_one_result_in_whatever_process():
+    chosen = [each for each in registry.EXPERIMENTS["uci"].series("smoke") if "yacht" in each.world]
+    todo = [work.Job(each, trial) for each in chosen[:2] for trial in (0, 1)]
+    once, again = (
+        {job.series.name + str(job.trial): found for job, found in work.results(order, 2)}
+        for order in (todo, todo[::-1])
+    )
+    assert once.keys() == again.keys()
+    for name, found in once.items():
+        one, two = (each.where(metric="rmse")["value"] for each in (found, again[name]))
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.slow
+def test_the_smoke_run_of_everything_takes_minutes_and_makes_a_report(tmp_path):
+    options = ["--scale", "smoke", "--jobs", "2", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, ["reproduce", "all", *options])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "report.html").read_text()
+    for name in registry.EXPERIMENTS:
+        assert f'id="{name}"' in page
