@@ -18,7 +18,7 @@ from bayestream.estimators.line_search import DEFAULT
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
 # The paper's filters take the full step; a line of ours says `line_search = true`.
-_SEARCHING = ("fcekf", "fdekf", "lofi", "lofi_spherical", "vdekf")
+_SEARCHING = ("fcekf", "fdekf", "hilofi", "lofi", "lofi_spherical", "vdekf")
 _INFLATIONS: dict[str, Callable[[float], Any]] = {
     "bayesian": inflation.bayesian,
     "hybrid": inflation.hybrid,

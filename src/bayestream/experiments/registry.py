@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from bayestream.experiments import cnn, fashion, lrvga_kl, piecewise_1d, rotation, uci
+from bayestream.experiments import (
+    bandit_mnist,
+    cnn,
+    fashion,
+    lrvga_kl,
+    piecewise_1d,
+    rotation,
+    uci,
+)
 from bayestream.experiments.nouns import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -12,6 +20,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *fashion.EXPERIMENTS,
         *rotation.EXPERIMENTS,
         *cnn.EXPERIMENTS,
+        bandit_mnist.EXPERIMENT,
         piecewise_1d.EXPERIMENT,
         lrvga_kl.EXPERIMENT,
     )
