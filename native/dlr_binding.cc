@@ -163,21 +163,6 @@ void spread(Task<Real> task, const Layers<Real>& layers, const Kernels<Real>& ke
     }
 }
 
-// Where the b-th of a batch lies in an argument that may be the same for some or all of it: its
-// leading dimensions are the batch's, or one.
-template <typename Argument, typename Result>
-Index place(const Argument& argument, Index own, const Result& result, Index b) {
-  const auto theirs = argument.dimensions(), all = result.dimensions();
-  Index found = 0, stride = 1;
-  for (Index k = static_cast<Index>(theirs.size()) - own - 1; k >= 0; --k) {
-    found += theirs[k] == 1 ? 0 : b % all[k] * stride;
-    b /= all[k];
-    stride *= theirs[k];
-  }
-  for (Index k = 1; k <= own; ++k) found *= dimension(argument, k);
-  return found;
-}
-
 template <ffi::DataType kType>
 ffi::Error dlr_spread(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout,
                       ffi::Buffer<kType> diag, ffi::Buffer<kType> factor,
