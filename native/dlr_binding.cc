@@ -38,23 +38,15 @@ struct Mixing {
 };
 
 Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scaled,
-              const Matrix& drift, std::vector<double> residual, double threshold) {
+              const Matrix& drift, const std::vector<double>& residual, double threshold) {
   const Turn turned(rank, rows, drift);
-  Matrix gain = turned(scaled);
-  cholesky_of_identity_plus(gain, rows);
-  const std::vector<double> in = trust(gain, rows, residual, examples, threshold);
-  if (!std::isinf(threshold)) {
-    weigh(in, rank, rows, plain);
-    weigh(in, rank, rows, scaled);
-    weigh(in, residual);
-    gain = turned(scaled);
-    cholesky_of_identity_plus(gain, rows);
-  }
   // Alg. 3, l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v].
-  Matrix weights(rows, 0.0);
-  std::copy(residual.begin(), residual.end(), weights.begin() + rank);
-  solve_lower(gain, rows, weights.data(), 1);
-  solve_upper(gain, rows, weights.data(), 1);
+  const auto [weights, in, root] = gain(
+      rank, rows, examples, residual, threshold, [&] { return turned(scaled); },
+      [&](const std::vector<double>& in) {
+        weigh(in, rank, rows, plain);
+        weigh(in, rank, rows, scaled);
+      });
   const std::vector<double> of_rows(weights.begin() + rank, weights.end());
   // l. 11-13: rotate W~ to its singular directions, largest first.
   const Matrix gram = turned(plain);
