@@ -174,9 +174,9 @@ def _limits(values: Any) -> tuple[float, float] | None:
     return low - margin, top + margin
 
 
-def _figure(**options: Any) -> Figure:
+def _figure(*, layout: Any = "constrained", **options: Any) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'bayestream[plot]'") from error
-    return Figure(**{"layout": "constrained", **options})
+    return Figure(**options, layout=layout)

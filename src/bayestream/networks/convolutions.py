@@ -64,7 +64,7 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
 
 def pull_back(
     image: Array, slopes: Array, kernel: Array | None, pooled: Array
-) -> tuple[Array, Array | None]:
+) -> tuple[Array, Array]:
     """A cotangent, back through pooling, an activation and a convolution of 3×3 pixels.
 
     Args:
@@ -75,14 +75,15 @@ def pull_back(
 
     Returns:
         The cotangent of the weights, in the order of the flat vector with the bias last, and that
-        of the image. Under vmap, all cotangents of an image are pulled back together.
+        of the image, empty if it is not asked for. Under vmap, all cotangents of an image are
+        pulled back together.
     """
     return native.chosen(_plain_pull_back, _native_pull_back)(image, slopes, kernel, pooled)
 
 
 def _plain_pull_back(
     image: Array, slopes: Array, kernel: Array | None, pooled: Array
-) -> tuple[Array, Array | None]:
+) -> tuple[Array, Array]:
     each = pooled.repeat(2, axis=0).repeat(2, axis=1) / 4
     beyond = [(0, size - done) for size, done in zip(slopes.shape, each.shape, strict=True)]
     delta = slopes * jnp.pad(each, beyond)
@@ -90,13 +91,13 @@ def _plain_pull_back(
     weights = jnp.tensordot(seen, delta, ((0, 1), (0, 1)))
     rows = jnp.concatenate([weights.reshape(-1), jnp.sum(delta, axis=(0, 1))])
     if kernel is None:
-        return rows, None
+        return rows, jnp.zeros((0, 0, 0), image.dtype)
     return rows, convolve(delta[None], kernel[::-1, ::-1].swapaxes(2, 3))[0]
 
 
 def _native_pull_back(
     image: Array, slopes: Array, kernel: Array | None, pooled: Array
-) -> tuple[Array, Array | None]:
+) -> tuple[Array, Array]:
     """Slopes are summed over the pixels of a cell before they meet its cotangents.
 
     That is a third of the arithmetic, and no image of deltas is written.
@@ -111,7 +112,7 @@ def _native_pull_back(
         ],
         vmap_method="expand_dims",
     )(image, slopes, jnp.zeros((0, 0, 0, 0), dtype) if kernel is None else kernel, pooled)
-    return rows, None if kernel is None else back
+    return rows, back
 
 
 def _convolve(images: Array, kernel: Array, axes: str) -> Array:
