@@ -31,9 +31,8 @@ class BuildKernels(build_ext):
             return
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         try:
-            calls = ("dlr_binding.cc", "spherical_binding.cc", "diagonal_binding.cc")
-            bindings = [str(NATIVE / name) for name in calls]
-            kernels = [str(NATIVE / name) for name in ("dlr_kernels.cc", "diagonal_kernels.cc")]
+            bindings = sorted(map(str, NATIVE.glob("*_binding.cc")))
+            kernels = sorted(map(str, NATIVE.glob("*_kernels.cc")))
             work = [(bindings, "", [], ["-isystem", jax.ffi.include_dir()])]
             for name, (width, flags) in VARIANTS.items():
                 for real in ("float", "double"):

@@ -32,33 +32,26 @@ void condition(DiagonalTask<Real> task, Layers<Real>& layers, const Real* residu
   Matrix spread(squared, 0.0);
   for (Index part = 0; part < parts; ++part)
     for (Index i = 0; i < squared; ++i) spread[i] += sums[part * squared + i];
-  std::vector<double> v(residual, residual + rows);
+  const std::vector<double> v(residual, residual + rows);
   if (!sound<Real>(spread) || !sound<Real>(squares(v)) ||
       !sound<Real>(layers.squares(task.columns)))
     return innovation.refuse(rows, task.examples);
-  Matrix gram(spread);
-  cholesky_of_identity_plus(gram, rows);
-  const std::vector<double> in = trust(gram, rows, v, task.examples, threshold);
-  if (!std::isinf(threshold)) {
-    weigh(in, 0, rows, spread);
-    weigh(in, v);
-    layers.weigh(in);
-    gram = spread;
-    cholesky_of_identity_plus(gram, rows);
-  }
-  const auto solved = [&](Matrix right, Index columns) {
-    solve_lower(gram, rows, right.data(), columns);
-    solve_upper(gram, rows, right.data(), columns);
-    return std::vector<Real>(right.begin(), right.end());
-  };
-  const std::vector<Real> weights = solved(v, 1);
-  innovation.accept(Matrix(weights.begin(), weights.end()).data(), rows, in);
+  const auto found = gain(
+      0, rows, task.examples, v, threshold, [&] { return spread; },
+      [&](const std::vector<double>& in) {
+        weigh(in, 0, rows, spread);
+        layers.weigh(in);
+      });
+  innovation.accept(found.weights.data(), rows, found.trust);
+  const std::vector<Real> weights(found.weights.begin(), found.weights.end());
   task.weights = weights.data();
   std::vector<Real> inverse;
   if (keeps_variance) {
     Matrix identity(squared, 0.0);
     for (Index i = 0; i < rows; ++i) identity[i * rows + i] = 1.0;
-    inverse = solved(identity, rows);
+    solve_lower(found.root, rows, identity.data(), rows);
+    solve_upper(found.root, rows, identity.data(), rows);
+    inverse.assign(identity.begin(), identity.end());
     task.inverse = inverse.data();
   }
   run(parts, [&](Index part) {

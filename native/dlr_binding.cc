@@ -38,23 +38,15 @@ struct Mixing {
 };
 
 Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scaled,
-              const Matrix& drift, std::vector<double> residual, double threshold) {
+              const Matrix& drift, const std::vector<double>& residual, double threshold) {
   const Turn turned(rank, rows, drift);
-  Matrix gain = turned(scaled);
-  cholesky_of_identity_plus(gain, rows);
-  const std::vector<double> in = trust(gain, rows, residual, examples, threshold);
-  if (!std::isinf(threshold)) {
-    weigh(in, rank, rows, plain);
-    weigh(in, rank, rows, scaled);
-    weigh(in, residual);
-    gain = turned(scaled);
-    cholesky_of_identity_plus(gain, rows);
-  }
   // Alg. 3, l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v].
-  Matrix weights(rows, 0.0);
-  std::copy(residual.begin(), residual.end(), weights.begin() + rank);
-  solve_lower(gain, rows, weights.data(), 1);
-  solve_upper(gain, rows, weights.data(), 1);
+  const auto [weights, in, root] = gain(
+      rank, rows, examples, residual, threshold, [&] { return turned(scaled); },
+      [&](const std::vector<double>& in) {
+        weigh(in, rank, rows, plain);
+        weigh(in, rank, rows, scaled);
+      });
   const std::vector<double> of_rows(weights.begin() + rank, weights.end());
   // l. 11-13: rotate W~ to its singular directions, largest first.
   const Matrix gram = turned(plain);
@@ -161,21 +153,6 @@ void spread(Task<Real> task, const Layers<Real>& layers, const Kernels<Real>& ke
       for (Index l = 0; l < rank; ++l) sum -= half[l * columns + i] * half[l * columns + j];
       out[i * columns + j] = static_cast<Real>(sum);
     }
-}
-
-// Where the b-th of a batch lies in an argument that may be the same for some or all of it: its
-// leading dimensions are the batch's, or one.
-template <typename Argument, typename Result>
-Index place(const Argument& argument, Index own, const Result& result, Index b) {
-  const auto theirs = argument.dimensions(), all = result.dimensions();
-  Index found = 0, stride = 1;
-  for (Index k = static_cast<Index>(theirs.size()) - own - 1; k >= 0; --k) {
-    found += theirs[k] == 1 ? 0 : b % all[k] * stride;
-    b /= all[k];
-    stride *= theirs[k];
-  }
-  for (Index k = 1; k <= own; ++k) found *= dimension(argument, k);
-  return found;
 }
 
 template <ffi::DataType kType>

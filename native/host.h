@@ -102,6 +102,21 @@ Index dimension(const Argument& argument, Index k) {
   return argument.dimensions()[argument.dimensions().size() - k];
 }
 
+// Where the b-th of a batch lies in an argument that may be the same for some or all of it: its
+// leading dimensions are the batch's, or one.
+template <typename Argument, typename Result>
+Index place(const Argument& argument, Index own, const Result& result, Index b) {
+  const auto theirs = argument.dimensions(), all = result.dimensions();
+  Index found = 0, stride = 1;
+  for (Index k = static_cast<Index>(theirs.size()) - own - 1; k >= 0; --k) {
+    found += theirs[k] == 1 ? 0 : b % all[k] * stride;
+    b /= all[k];
+    stride *= theirs[k];
+  }
+  for (Index k = 1; k <= own; ++k) found *= dimension(argument, k);
+  return found;
+}
+
 // A belief's layers as blocks, with the numbers they point to. In memory, layers lie side by side,
 // example after example; a block wants its own rows.
 template <typename Real>

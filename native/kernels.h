@@ -95,11 +95,55 @@ struct DiagonalKernels {
   void (*apply)(const DiagonalTask<Real>&, Index part, Index parts, Real* memory);
 };
 
-#define BAYESTREAM_VARIANT(name)                  \
-  Kernels<float> name##_dlr_float();              \
-  Kernels<double> name##_dlr_double();            \
-  DiagonalKernels<float> name##_diagonal_float(); \
-  DiagonalKernels<double> name##_diagonal_double();
+// One example's cotangents, pulled back through the mean of 2 x 2 cells, an activation and a 3 x 3
+// convolution that keeps the image's size: to the convolution's weights, and to the image.
+template <typename Real>
+struct PullBack {
+  Index height, width, inputs, outputs, columns;  // of the image, its channels before and after, K
+  const Real* image;   // (height, width, inputs)
+  const Real* slopes;  // (height, width, outputs): of the activation
+  const Real* kernel;  // (3, 3, inputs, outputs)
+  const Real* pooled;  // (columns, down, across, outputs): the cotangents
+  Real* rows;          // (columns, weights, outputs)
+  Real* back;          // (columns, height, width, inputs), or null
+
+  BAYESTREAM_INLINE Index down() const { return height / 2; }
+  BAYESTREAM_INLINE Index across() const { return width / 2; }
+  BAYESTREAM_INLINE Index cells() const { return down() * across(); }
+  BAYESTREAM_INLINE Index weights() const { return 9 * inputs + 1; }  // an output's, bias last
+};
+
+template <typename Real>
+struct ConvolutionKernels {
+  Index (*memory)(const PullBack<Real>&);  // how many numbers
+  void (*pull_back)(const PullBack<Real>&, Real* memory);
+};
+
+// x diag(weights) y' of a few long rows.
+template <typename Real>
+struct Products {
+  Index size, left, right;
+  const Real* x;        // (left, size)
+  const Real* y;        // (right, size)
+  const Real* weights;  // (size)
+};
+
+template <typename Real>
+struct ProductKernels {
+  Index (*memory)(const Products<Real>&);  // how many numbers
+  // Adds to (left, right), for the columns from begin to end.
+  void (*products)(const Products<Real>&, Index begin, Index end, Real* memory, double* sums);
+};
+
+#define BAYESTREAM_VARIANT(name)                          \
+  Kernels<float> name##_dlr_float();                      \
+  Kernels<double> name##_dlr_double();                    \
+  DiagonalKernels<float> name##_diagonal_float();         \
+  DiagonalKernels<double> name##_diagonal_double();       \
+  ConvolutionKernels<float> name##_convolution_float();   \
+  ConvolutionKernels<double> name##_convolution_double(); \
+  ProductKernels<float> name##_products_float();          \
+  ProductKernels<double> name##_products_double();
 BAYESTREAM_VARIANT(baseline)
 BAYESTREAM_VARIANT(avx2)
 BAYESTREAM_VARIANT(avx512)

@@ -99,6 +99,32 @@ inline void weigh(const std::vector<double>& trust, std::vector<double>& residua
   for (std::size_t m = 0; m < residual.size(); ++m) residual[m] *= trust[m / columns];
 }
 
+// What conditioning on rows G beside W is made of, W~ = [W, G] in the units of the noise.
+struct Gain {
+  std::vector<double> weights;  // (L + M): of W~ in the mean's step, (I + W~' W~)^-1 [0; v]
+  std::vector<double> trust;    // (N): what G and v were multiplied by before
+  Matrix root;                  // (L + M, L + M): the Cholesky factor of I + W~' W~
+};
+
+// `gram()` is W~' W~ as it stands; `weigh_rows(trust)` makes it that of the rows as they are trusted.
+template <typename Gram, typename WeighRows>
+Gain gain(Index rank, Index rows, Index examples, std::vector<double> residual, double threshold,
+          const Gram& gram, const WeighRows& weigh_rows) {
+  Gain found{std::vector<double>(rows, 0.0), {}, gram()};
+  cholesky_of_identity_plus(found.root, rows);
+  found.trust = trust(found.root, rows, residual, examples, threshold);
+  if (!std::isinf(threshold)) {
+    weigh(found.trust, residual);
+    weigh_rows(found.trust);
+    found.root = gram();
+    cholesky_of_identity_plus(found.root, rows);
+  }
+  std::copy(residual.begin(), residual.end(), found.weights.begin() + rank);
+  solve_lower(found.root, rows, found.weights.data(), 1);
+  solve_upper(found.root, rows, found.weights.data(), 1);
+  return found;
+}
+
 // What was learnt from an observation, for the caller: w = (I + G' sigma G)^-1 v and the trust in each
 // example; NaN and none where the belief was left as it was.
 template <typename Real>

@@ -71,25 +71,17 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* scales, double eta, 
       for (Index j = 0; j < rows; ++j) gram[i * rows + j] *= scale(i) * scale(j) / over;
     return gram;
   };
-  std::vector<double> v(residual, residual + task.rows());
-  Matrix gain = expanded(eta);
-  if (!sound<Real>(of_z) || !sound<Real>(expanded(1.0)) || !sound<Real>(gain) ||
+  const std::vector<double> v(residual, residual + task.rows());
+  if (!sound<Real>(of_z) || !sound<Real>(expanded(1.0)) || !sound<Real>(expanded(eta)) ||
       !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
-  cholesky_of_identity_plus(gain, rows);
-  const std::vector<double> in = trust(gain, rows, v, task.examples, threshold);
-  if (!std::isinf(threshold)) {
-    weigh(in, rank, rows, of_z);
-    weigh(in, v);
-    layers.weigh(in);
-    gain = expanded(eta);
-    cholesky_of_identity_plus(gain, rows);
-  }
   // The mean moves by W~ (I + W~' W~ / eta)^-1 [0; v] / eta.
-  Matrix weights(rows, 0.0);
-  std::copy(v.begin(), v.end(), weights.begin() + rank);
-  solve_lower(gain, rows, weights.data(), 1);
-  solve_upper(gain, rows, weights.data(), 1);
+  const auto [weights, in, root] = gain(
+      rank, rows, task.examples, v, threshold, [&] { return expanded(eta); },
+      [&](const std::vector<double>& in) {
+        weigh(in, rank, rows, of_z);
+        layers.weigh(in);
+      });
   innovation.accept(weights.data() + rank, task.rows(), in);
   Directions next = order ? replaced(symmetric(of_z, rows), lambda, rows, order)
                           : largest(expanded(1.0), lambda, rows);

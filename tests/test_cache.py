@@ -1,8 +1,12 @@
 """The command line keeps what it has compiled, where it may."""
 
+import os
+from pathlib import Path
+
 import jax
 import pytest
 
+from bayestream.cli import cache
 from bayestream.cli.cache import keep_programs
 
 NAMES = (
@@ -48,3 +52,13 @@ def test_a_folder_that_cannot_be_made_is_done_without(kept, tmp_path):
 
 def test_what_jax_was_told_itself_is_left_alone(kept, tmp_path):
     assert kept(BAYESTREAM_CACHE=tmp_path, JAX_COMPILATION_CACHE_DIR=tmp_path / "own") is None
+
+
+def test_what_has_not_been_used_for_longest_makes_room(kept, tmp_path, monkeypatch):
+    folder = Path(kept(BAYESTREAM_CACHE=tmp_path))
+    for age, name in enumerate(["new", "old", "older"]):
+        (folder / name).write_bytes(b"x" * 10)
+        os.utime(folder / name, (1e9 - age, 1e9 - age))
+    monkeypatch.setattr(cache, "_MOST", 25)
+    kept(BAYESTREAM_CACHE=tmp_path)
+    assert {path.name for path in folder.iterdir()} == {"new", "old"}

@@ -11,7 +11,9 @@ from bayestream.gaussians.diagonal import DiagonalGaussian
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.lazy_dlr import LazyDLR, Pending
 from bayestream.gaussians.spherical import SphericalGaussian
-from bayestream.networks import rows
+from bayestream.networks import native, rows
+from bayestream.networks.convolutions import pull_back
+from bayestream.networks.products import products
 from bayestream.networks.rows import Rows
 
 pytestmark = pytest.mark.skipif(not kernels.built(), reason="the native kernels were not built")
@@ -23,7 +25,7 @@ CASES = {
     "uci": (10, 1, 1, [(9, 50), (51, 1)]),
     "batch": (5, 3, 2, [(7, 33), (34, 2)]),
     "plain": (7, 1, 2, [(1, 700)]),
-    "plain batch": (7, 2, 2, [(1, 700)]),
+    "plain batch": (7, 2, 2, [(1, 1100)]),
     "mixed": (4, 1, 3, [(1, 290), (20, 300), (301, 3)]),
     "wide": (40, 1, 10, [(30, 40), (41, 10)]),
     "threads": (6, 1, 4, [(60, 300), (301, 40), (41, 4)]),
@@ -327,7 +329,7 @@ def test_a_switch_turns_them_off(monkeypatch):
 
 
 def test_asking_for_kernels_that_are_not_there_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(kernels, "built", lambda: False)
+    monkeypatch.setattr(native, "built", lambda: False)
     monkeypatch.setenv("BAYESTREAM_KERNELS", "native")
     with pytest.raises(ImportError, match="install a C\\+\\+ compiler"):
         bs.kernels.in_use()
@@ -352,3 +354,54 @@ def test_a_whole_run_is_the_same_on_both(monkeypatch):
         state, _ = bs.run(learner, learner.init(jax.random.key(0)), (xs, ys))
         means.append(learner.mean(state))
     np.testing.assert_allclose(*means, rtol=1e-7, atol=1e-9)
+
+
+def both(monkeypatch, function, *args):
+    """What a function makes of its arguments on either kernels."""
+    for which in ("native", "jax"):
+        monkeypatch.setenv("BAYESTREAM_KERNELS", which)
+        yield jax.jit(lambda *args: function(*args))(*args)
+
+
+# (height, width, channels, outputs): rows left over by pooling, more and fewer than a vector.
+@pytest.mark.parametrize(("shape", "columns"), [((4, 5, 3, 2), 14), ((7, 6, 17, 9), 1)])
+def test_convolutions_are_pulled_back_as_in_jax(shape, columns, monkeypatch):
+    height, width, channels, outputs = shape
+    rng = np.random.default_rng(0)
+    images = jnp.asarray(rng.normal(size=(3, height, width, channels)))
+    slopes = jnp.asarray(rng.normal(size=(3, height, width, outputs)))
+    kernel = jnp.asarray(rng.normal(size=(3, 3, channels, outputs)))
+    pooled = jnp.asarray(rng.normal(size=(3, columns, height // 2, width // 2, outputs)))
+
+    def together(images, slopes, kernel, pooled):
+        of_one = jax.vmap(pull_back, (None, None, None, 0))
+        alone = pull_back(images[0], slopes[0], None, pooled[0, 0])
+        return jax.vmap(of_one, (0, 0, None, 0))(images, slopes, kernel, pooled), alone
+
+    native, plain = both(monkeypatch, together, images, slopes, kernel, pooled)
+    for one, other in zip(jax.tree.leaves(native), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1024, 2055])
+def test_products_of_long_rows_are_those_of_jax(size, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = (jnp.asarray(rng.normal(size=shape)) for shape in ((3, 7, size), (11, size)))
+    weights = jnp.asarray(rng.uniform(size=size))
+    function = jax.vmap(products, (0, None, None))
+    native, plain = both(monkeypatch, function, x, y, weights)
+    np.testing.assert_allclose(native, plain, rtol=1e-12, atol=1e-12)
+    for which in ("native", "jax"):
+        monkeypatch.setenv("BAYESTREAM_KERNELS", which)
+        gradient = jax.grad(lambda y: jnp.sum(products(x[0], y, weights) ** 2))(y)
+        found = 2 * (plain[0].T @ (x[0] * weights))
+        np.testing.assert_allclose(gradient, found, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("waiting", ["nothing", "all"])
+def test_many_spreads_are_those_of_the_dense_belief(waiting, monkeypatch):
+    belief, G, _ = problem("plain batch", waiting, jnp.float64)
+    covariance = np.asarray(lazy_dlr.to_dense(belief).covariance)
+    J = np.asarray(rows.to_dense(G)).reshape(*G.deltas[0].shape[:2], -1)
+    for found in both(monkeypatch, lazy_dlr.covariance_of, belief, G):
+        np.testing.assert_allclose(found, J @ covariance @ J.transpose(0, 2, 1), rtol=1e-9)

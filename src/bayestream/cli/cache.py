@@ -11,9 +11,15 @@ import jax
 
 from bayestream.streams import datasets
 
+_MOST = 256 * 2**20  # bytes; a command's programs take about 200,000
+
 
 def keep_programs() -> None:
-    """Keep what is compiled; not where that is switched off, arranged otherwise or not allowed."""
+    """Keep what is compiled; not where that is switched off, arranged otherwise or not allowed.
+
+    Beyond 256 MB, what has not been used for longest goes. JAX would see to that itself, but needs
+    another package for it.
+    """
     chosen = os.environ.get("BAYESTREAM_CACHE", "")
     if chosen == "off" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
@@ -24,6 +30,18 @@ def keep_programs() -> None:
             jax.config.update("jax_compilation_cache_dir", str(folder))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
             jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+            _prune(folder)
+
+
+def _prune(folder: Path) -> None:
+    """Delete the files that have not been read for longest, until the rest is small enough."""
+    used = [(path, path.stat()) for path in folder.iterdir()]
+    used.sort(key=lambda one: max(one[1].st_atime, one[1].st_mtime), reverse=True)
+    total = 0
+    for path, about in used:
+        total += about.st_size
+        if total > _MOST:
+            path.unlink(missing_ok=True)
 
 
 def _machine() -> str:

@@ -30,6 +30,7 @@ from bayestream.estimators.line_search import LineSearch, objective
 from bayestream.estimators.spaces import Range, Space
 from bayestream.gaussians.family import Family
 from bayestream.gaussians.innovation import Innovation, kept
+from bayestream.gaussians.linalg import partway
 from bayestream.likelihoods import evolving
 from bayestream.networks.linearize import Observation, only
 from bayestream.networks.models import shifted
@@ -149,12 +150,12 @@ def gaussian_filter(
         trust = jnp.mean(innovation.trust.reshape(-1, len(xs)), axis=0)
         trust = jnp.where(observation.observed, trust, 0.0)
         if line_search is not None:
-            path = (mean, family.mean(belief))
+            proposed = belief
             phi = objective(
                 network,
                 current,
                 (xs, ys),
-                path,
+                lambda alpha: partway(mean, family.mean(proposed), alpha),
                 observation,
                 innovation,
                 trust,

@@ -24,7 +24,6 @@ import jax.numpy as jnp
 
 from bayestream.checks import check_whole
 from bayestream.gaussians.innovation import Innovation, scaled
-from bayestream.gaussians.linalg import partway
 from bayestream.networks.linearize import Observation
 from bayestream.types import Array, Likelihood, Model
 
@@ -67,7 +66,13 @@ def halving(*, times: int = 10, sufficient: float = 0.1, secant: bool = True) ->
             return alpha, phi.at(alpha)
 
         whole = jnp.ones_like(phi.start)
-        return jax.lax.while_loop(disappoints, halve, (whole, phi.at(whole)))[0]
+        first = (whole, phi.at(whole))
+
+        def search() -> Array:
+            return jax.lax.while_loop(disappoints, halve, first)[0]
+
+        # A branch: what only a search needs, a compiler would make ready outside of the loop.
+        return jax.lax.cond(disappoints(first), search, lambda: whole)
 
     return LineSearch(choose, secant)
 
@@ -79,7 +84,7 @@ def objective(
     model: Model,
     likelihood: Likelihood,
     examples: tuple[Array, Array],  # X and Y
-    path: tuple[Array, Array],  # μ and μ + d
+    path: Callable[[Array], Array],  # α → μ + α d
     observation: Observation,
     innovation: Innovation,
     trust: Array,  # in each example (N,)
@@ -91,7 +96,7 @@ def objective(
     With w = S⁻¹ v, Gᵀ d = v − w, so that dᵀ Σ⁻¹ d = dᵀ G v − |Gᵀ d|² = w · (v − w): no pass over
     memory.
     """
-    (xs, ys), (before, after) = examples, path
+    xs, ys = examples
     columns = observation.residual.size // innovation.trust.size
     v = scaled(jnp.repeat(innovation.trust, columns), observation.residual)
     w = jnp.where(jnp.isnan(innovation.weights), v, innovation.weights)
@@ -107,7 +112,7 @@ def objective(
     known = jnp.where(jnp.isfinite(xs), xs, 0.0)
 
     def at(alpha: Array) -> Array:
-        params = partway(before, after, alpha)
+        params = path(alpha)
         outputs = jax.vmap(lambda x: model.apply(params, x))(known)
         return 0.5 * alpha**2 * curvature + loss(outputs)
 

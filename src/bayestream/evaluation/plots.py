@@ -79,7 +79,9 @@ def curves(
     averaged = shown.averaged()
     metrics, methods = shown.unique("metric"), shown.unique("method")
     rows = len(metrics) + bool(shares)
-    figure = _figure(figsize=(8, 2.6 * rows))
+    height = 2.6 * rows
+    figure = _figure(figsize=(8, height), layout=None)  # to find a layout takes as long as to draw
+    figure.subplots_adjust(0.1, 0.5 / height, 0.96, 1 - 0.3 / height, hspace=0.1)
     axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
     if shares:
         _stack(axes[-1], shares)
@@ -172,9 +174,9 @@ def _limits(values: Any) -> tuple[float, float] | None:
     return low - margin, top + margin
 
 
-def _figure(**options: Any) -> Figure:
+def _figure(*, layout: Any = "constrained", **options: Any) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'bayestream[plot]'") from error
-    return Figure(**options, layout="constrained")
+    return Figure(**options, layout=layout)

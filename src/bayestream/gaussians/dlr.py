@@ -18,6 +18,7 @@ from bayestream.gaussians.linalg import (
     solve_identity_plus,
 )
 from bayestream.networks import rows
+from bayestream.networks.products import products
 from bayestream.networks.rows import Rows
 from bayestream.types import Array, Key
 
@@ -152,8 +153,8 @@ def covariance_of(belief: DLRGaussian, G: Rows) -> Array:
 def narrowing_of(belief: DLRGaussian, G: Rows) -> Array:
     """What W takes off each example's own G Υ⁻¹ Gᵀ: (N, K, K), the squares of L⁻¹ Wᵀ Υ⁻¹ Gᵀ."""
     _, upsilon, W = belief
-    scaled = W / upsilon
-    half = half_solve(cholesky_of_identity_plus(scaled @ W.T), rows.times(G, scaled))
+    gram = products(W, W, 1 / upsilon)
+    half = half_solve(cholesky_of_identity_plus(gram), rows.times(G, W / upsilon))
     half = half.reshape(len(W), *G.deltas[0].shape[:2])
     return jnp.einsum("lnk,lnj->nkj", half, half)
 

@@ -156,9 +156,11 @@ def _native_spread(belief: LazyDLR, G: Rows) -> Array:
 def _plain_spread(belief: LazyDLR, G: Rows) -> Array:
     if belief.pending is None:
         return dlr.covariance_of(belief.base, G)
-    before, squared = _tempered(belief), belief.pending.decay**2
-    spread = rows.gram_of_each(G, squared / before.diag + belief.pending.drift)
-    return spread - squared * dlr.narrowing_of(before, G)
+    # Tempered, Σ is that of Υ + added/power and W as it is, over the power: W is read, not written.
+    power, added, decay, drift = belief.pending
+    before, scale = dlr.add_precision(belief.base, added / power), decay**2 / power
+    spread = rows.gram_of_each(G, scale / before.diag + drift)
+    return spread - scale * dlr.narrowing_of(before, G)
 
 
 def variance(belief: LazyDLR) -> Array:

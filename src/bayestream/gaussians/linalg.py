@@ -44,7 +44,8 @@ def half_solve(factor: Array, right: Array) -> Array:
 
 def partway(origin: Array, end: Array, fraction: Array) -> Array:
     """The point a fraction of the way from one to the other; of the whole way, exactly the end."""
-    return jnp.where(fraction < 1, origin + fraction * (end - origin), end)
+    # A branch: mostly it is the end, which is then not touched.
+    return jax.lax.cond(fraction < 1, lambda: origin + fraction * (end - origin), lambda: end)
 
 
 @jax.custom_jvp

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
+from bayestream.networks import native
 from bayestream.types import Array
 
 
@@ -59,6 +60,59 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     even = change[:, : height // 2 * 2, : width // 2 * 2]
     squares = even.reshape(count, height // 2, 2, width // 2, 2, channels)
     return average_pool(images), jnp.mean(squares, axis=(2, 4))  # whose transpose is a broadcast
+
+
+def pull_back(
+    image: Array, slopes: Array, kernel: Array | None, pooled: Array
+) -> tuple[Array, Array]:
+    """A cotangent, back through pooling, an activation and a convolution of 3×3 pixels.
+
+    Args:
+        image: what was convolved (height, width, channels).
+        slopes: the activation's, at what came out of that (height, width, outputs).
+        kernel: (3, 3, channels, outputs), or None if the image's cotangent is not asked for.
+        pooled: the cotangent of `average_pool`'s image.
+
+    Returns:
+        The cotangent of the weights, in the order of the flat vector with the bias last, and that
+        of the image, empty if it is not asked for. Under vmap, all cotangents of an image are
+        pulled back together.
+    """
+    return native.chosen(_plain_pull_back, _native_pull_back)(image, slopes, kernel, pooled)
+
+
+def _plain_pull_back(
+    image: Array, slopes: Array, kernel: Array | None, pooled: Array
+) -> tuple[Array, Array]:
+    each = pooled.repeat(2, axis=0).repeat(2, axis=1) / 4
+    beyond = [(0, size - done) for size, done in zip(slopes.shape, each.shape, strict=True)]
+    delta = slopes * jnp.pad(each, beyond)
+    seen = patches(image[None], (3, 3))[0]
+    weights = jnp.tensordot(seen, delta, ((0, 1), (0, 1)))
+    rows = jnp.concatenate([weights.reshape(-1), jnp.sum(delta, axis=(0, 1))])
+    if kernel is None:
+        return rows, jnp.zeros((0, 0, 0), image.dtype)
+    return rows, convolve(delta[None], kernel[::-1, ::-1].swapaxes(2, 3))[0]
+
+
+def _native_pull_back(
+    image: Array, slopes: Array, kernel: Array | None, pooled: Array
+) -> tuple[Array, Array]:
+    """Slopes are summed over the pixels of a cell before they meet its cotangents.
+
+    That is a third of the arithmetic, and no image of deltas is written.
+    """
+    weights = (9 * image.shape[-1] + 1) * slopes.shape[-1]
+    dtype = image.dtype
+    rows, back = jax.ffi.ffi_call(
+        f"bayestream_convolution_pull_back_{dtype}",
+        [
+            jax.ShapeDtypeStruct((weights,), dtype),
+            jax.ShapeDtypeStruct((0, 0, 0) if kernel is None else image.shape, dtype),
+        ],
+        vmap_method="expand_dims",
+    )(image, slopes, jnp.zeros((0, 0, 0, 0), dtype) if kernel is None else kernel, pooled)
+    return rows, back
 
 
 def _convolve(images: Array, kernel: Array, axes: str) -> Array:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from bayestream.networks.convolutions import average_pool, convolve, patches
+from bayestream.networks.convolutions import average_pool, convolve, pull_back
 from bayestream.types import Array, Key, Layer, Layered, Linearized, Model
 
 Activation = Callable[[Array], Array]
@@ -109,43 +109,40 @@ def lenet(
     def unravel(params: Array) -> list[tuple[Array, Array]]:
         return convolutions(params) + [_dense_params(params, layer) for layer in layers]
 
-    def features(params: Array, x: Array, taps: Layered | None = None) -> tuple[Array, Layered]:
-        """The dense layers' input, and each convolution's; `taps` as in `_apply_dense`."""
-        image = x[None]
-        images: list[Array] = []
-        for index, (kernel, bias) in enumerate(convolutions(params)):
-            images.append(image)
-            image = convolve(image, kernel) + bias
-            image = image if taps is None else image + taps[index]
-            image = average_pool(activation(image))
-        return image.reshape(-1), tuple(images)
+    def features(params: Array, x: Array) -> tuple[Array, list[tuple[Array, Array]]]:
+        """The dense layers' input, and each convolution's with the slopes of what came out."""
+        seen: list[tuple[Array, Array]] = []
+        image = x
+        for kernel, bias in convolutions(params):
+            before = convolve(image[None], kernel) + bias
+            after, slopes = jax.jvp(activation, (before,), (jnp.ones_like(before),))
+            seen.append((image, slopes[0]))
+            image = average_pool(after)[0]
+        return image, seen
 
     def apply(params: Array, x: Array) -> Array:
-        return _apply_dense(params, layers, activation, features(params, x)[0])[0]
+        return _apply_dense(params, layers, activation, features(params, x)[0].reshape(-1))[0]
 
     def linearize(params: Array, x: Array) -> Linearized:
-        def forward(pixels: Layered, taps: Layered) -> tuple[Array, tuple[Layered, Layered]]:
-            flat, images = features(params, x, pixels)
-            eta, activations = _apply_dense(params, layers, activation, flat, taps)
-            return eta, (images, activations)
-
-        sizes = ((height, width, channels[0]), (height // 2, width // 2, channels[1]))
-        pixels = tuple(jnp.zeros((1, *size), params.dtype) for size in sizes)
-        eta, pull_back, (images, activations) = jax.vjp(
-            forward, pixels, _taps(layers, params.dtype), has_aux=True
+        image, seen = features(params, x)
+        eta, dense_pull_back, activations = jax.vjp(
+            lambda image, taps: _apply_dense(params, layers, activation, image.reshape(-1), taps),
+            image,
+            _taps(layers, params.dtype),
+            has_aux=True,
         )
-        seen = [_with_one(patches(image, (3, 3))) for image in images]
+        (_, _), (kernel, _) = convolutions(params)
+        first, second = seen
 
-        # The convolutions' parameters come first, as one layer without structure.
+        # The convolutions' parameters come first, as layers without structure.
         def deltas(cotangent: Array) -> Layered:
-            pixels, dense = pull_back(cotangent)
-            first = [
-                jnp.tensordot(a, delta, ((0, 1, 2), (0, 1, 2))).reshape(-1)
-                for a, delta in zip(seen, pixels, strict=True)
-            ]
-            return (jnp.concatenate(first), *dense)
+            pooled, dense = dense_pull_back(cotangent)
+            inner, pooled = pull_back(*second, kernel, pooled)
+            outer, _ = pull_back(*first, None, pooled)
+            return (outer, inner, *dense)
 
-        return eta, (jnp.ones(1, params.dtype), *activations), deltas
+        ones = jnp.ones(1, params.dtype)
+        return eta, (ones, ones, *activations), deltas
 
     return Model(init, apply, unravel, size, (height, width, depth), outputs, linearize, layers)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
+from bayestream.networks.products import products
 from bayestream.types import Array
 
 
@@ -51,8 +53,10 @@ def times(rows: Rows, vectors: Array) -> Array:
     total = jnp.zeros((), vectors.dtype)
     for a, d, v in _layers(rows, vectors):
         if a.shape[1] == 1:  # without structure: no N copies of the vectors, and no turned δ
-            parts = jnp.einsum("nko,...o->nk...", d, v[..., 0, :])
-            total += a * jnp.moveaxis(parts, (0, 1), (-2, -1))
+            long = v.reshape(-1, d.shape[2])
+            one = jnp.ones(d.shape[2], d.dtype)
+            parts = jax.vmap(products, (None, 0, None), out_axes=1)(long, d, one)
+            total += a * parts.reshape(*vectors.shape[:-1], *d.shape[:2])
         else:
             total += jnp.einsum("...no,nko->...nk", jnp.einsum("...io,ni->...no", v, a), d)
     return total.reshape(*vectors.shape[:-1], count(rows))
@@ -81,7 +85,11 @@ def gram_of_each(rows: Rows, weights: Array) -> Array:
     """Each example's own block of Gᵀ diag(w) G, for weights (P,): (N, K, K)."""
     total = jnp.zeros((), weights.dtype)
     for a, d, w in _layers(rows, weights):
-        total += jnp.einsum("no,nko,njo->nkj", a**2 @ w, d, d)
+        if a.shape[1] == 1:
+            own = jax.vmap(products, (0, 0, None))(d, d, w[0])
+            total += a[:, :, None] ** 2 * own
+        else:
+            total += jnp.einsum("no,nko,njo->nkj", a**2 @ w, d, d)
     return total
 
 

@@ -1,0 +1,72 @@
+"""The native CPU kernels, and the one switch that turns them off.
+
+`BAYESTREAM_KERNELS=jax` uses pure JAX everywhere; `native` insists on the kernels; unset, they are
+used where they were built, on CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+from collections.abc import Callable
+from itertools import product
+from typing import Any, Literal, TypeVar
+
+import jax
+
+from bayestream.checks import check_choice
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_CALLS = (
+    "convolution_pull_back",
+    "diagonal_condition",
+    "dlr_condition",
+    "dlr_spread",
+    "row_products",
+    "spherical_condition",
+)
+
+
+def in_use() -> Literal["native", "jax"]:
+    """Which kernels an update traced now will run on.
+
+    >>> in_use() in ("native", "jax")
+    True
+    """
+    wanted = os.environ.get("BAYESTREAM_KERNELS", "")
+    check_choice("BAYESTREAM_KERNELS", wanted, {"": None, "jax": None, "native": None})
+    if wanted == "native" and not built():
+        raise ImportError(
+            "BAYESTREAM_KERNELS=native, but the kernels were not built: install a C++ compiler, "
+            "then `pip install --force-reinstall --no-deps bayestream`."
+        )
+    automatic = not wanted and jax.default_backend() == "cpu" and built()
+    return "native" if wanted == "native" or automatic else "jax"
+
+
+def chosen(plain: Function, native: Function) -> Function:
+    """Of the same function in pure JAX and by a kernel, the one in use; derivatives are JAX's."""
+    return plain if in_use() == "jax" else _differentiable(plain, native)
+
+
+@functools.cache
+def _differentiable(plain: Function, native: Function) -> Function:
+    found: Any = jax.custom_jvp(native)
+    found.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
+    return found
+
+
+@functools.cache
+def built() -> bool:
+    """Whether the kernels are installed; loads them if so."""
+    spec = importlib.util.find_spec("bayestream._native")
+    if spec is None or spec.origin is None:
+        return False
+    library = ctypes.cdll.LoadLibrary(spec.origin)
+    for call, dtype in product(_CALLS, ("float32", "float64")):
+        name = f"bayestream_{call}_{dtype}"
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
+    return True
