@@ -11,6 +11,7 @@ from typing import Any
 import optax
 
 from bayestream import estimators
+from bayestream.averaging import averaged, grid
 from bayestream.averaging import self_tuning as averaged_settings
 from bayestream.checks import check_choice
 from bayestream.estimators import inflation
@@ -33,7 +34,8 @@ def learner(
     """The learner of a line: its `method`, and options of it as TOML can write them.
 
     `inflation = {hybrid = 1e-3}` and `optimiser = {adam = 1e-4}` name a factory and its number;
-    `line_search = true` is what is not the paper's.
+    `line_search = true` is what is not the paper's, nor is `averaged = {drift = [0.0, 1e-5]}`: all
+    settings of that grid at once.
 
     >>> import bayestream as bs
     >>> line = {"method": "replay_sgd", "buffer": 2, "optimiser": {"adam": 1e-3}}
@@ -42,6 +44,11 @@ def learner(
     3
     """
     options = dict(settings)
+    if "averaged" in options:
+        choices = options.pop("averaged")
+        return averaged(
+            lambda **choice: learner(model, likelihood, {**options, **choice}), grid(**choices)
+        )
     method = options.pop("method")
     if method in _SEARCHING:
         options["line_search"] = DEFAULT if options.pop("line_search", False) else None
