@@ -184,10 +184,10 @@ def tables(results: Results) -> Mapping[str, Rows]:
 
 def draw(results: Results, folder: Path) -> list[Path]:
     """Reward against memory and against time; and who recovers when the arms change places."""
-    return [
-        _draw_rewards(results, folder / "rewards.png"),
-        _draw_recovery(results, folder / "permuted.png"),
-    ]
+    drawn = [_draw_rewards(results, folder / "rewards.png")]
+    if len(results.where(world=PERMUTED)):
+        drawn.append(_draw_recovery(results, folder / "permuted.png"))
+    return drawn
 
 
 def _draw_rewards(results: Results, path: Path) -> Path:
