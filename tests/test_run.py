@@ -189,6 +189,13 @@ def test_step_refuses_bad_input():
         bs.step(LEARNER, START, np.array([np.nan, 0.0]), np.ones(1))
     with pytest.raises(ValueError, match=r"^x must have shape \(2,\), got \(3,\)"):
         bs.step(LEARNER, START, np.ones(3), np.ones(1))
+    with pytest.raises(ValueError, match=r"^y must be .*, got \[inf\]"):
+        bs.step(LEARNER, START, np.ones(2), np.array([np.inf]))
+    with pytest.raises(TypeError, match=r"^x must hold real numbers, got dtype <U1"):
+        bs.step(LEARNER, START, ["1", "2"], np.ones(1))
+    other = bs.lofi(MODEL, bs.likelihoods.gaussian(0.01), rank=2)
+    with pytest.raises(ValueError, match=r"^state must come from this learner"):
+        bs.step(LEARNER, other.init(jax.random.key(0)), np.ones(2), np.ones(1))
 
 
 def test_unknown_choices_are_refused_with_the_nearest_name():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import cache
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -111,11 +112,22 @@ def check_array(name: str, value: Any, shapes: Iterable[tuple[int, ...]]) -> Non
     """A real array of one of these shapes; works on tracers, since shapes are static."""
     shapes = tuple(shapes)
     expected = " or ".join(str(shape) for shape in shapes)
-    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
-    if not any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
-        raise TypeError(f"{name} must hold real numbers, got dtype {dtype}.")
+    _check_dtype(name, value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype)
     if np.shape(value) not in shapes:
         raise ValueError(f"{name} must have shape {expected}, got {np.shape(value)}.")
+
+
+def check_real(name: str, value: Any) -> np.ndarray:
+    """Real numbers of any kind as an array of float64."""
+    value = np.asarray(value)
+    _check_dtype(name, value.dtype)
+    return value.astype(np.float64)
+
+
+@cache
+def _check_dtype(name: str, dtype: Any) -> None:
+    if not any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise TypeError(f"{name} must hold real numbers, got dtype {dtype}.")
 
 
 def check_choice(name: str, value: str, choices: dict[str, T]) -> T:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayestream.checks import check_choice
+from bayestream.checks import check_choice, check_real
 from bayestream.estimators.guard import check_state
 from bayestream.progress import Progress
 from bayestream.running.chunks import (
@@ -21,7 +21,6 @@ from bayestream.running.chunks import (
     impossible,
     nothing,
     padded,
-    possible,
     stack,
 )
 from bayestream.running.delays import Block, delivered
@@ -213,16 +212,13 @@ def step(
     >>> kept["prediction"].shape
     (1,)
     """
+    numbers = check_real("x", x), check_real("y", y)
+    # A program of its own: the state need not be waited for. `bool` would take 30 µs more.
+    if np.asarray(_fits(estimator, state, *numbers)):
+        return _step(estimator, record, state, *numbers, key)
     likelihood, dtype = check_state(estimator, state)
-    example = Example(np.asarray(x), np.asarray(y), np.asarray(0), np.asarray(0))
-    check_shapes(example, estimator.model, likelihood)
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(example.x.astype(dtype)).all()
-        label = example.y.astype(dtype)[None]
-    # A program of its own: the state need not be waited for.
-    if finite and possible(likelihood.missing, likelihood.support, estimator.model.outputs, label):
-        return _step(estimator, record, state, example.x, example.y, key)
-    raise ValueError(*impossible(stack([example]), estimator.model, likelihood, dtype))
+    bad = stack([Example(np.asarray(x), np.asarray(y))])
+    raise ValueError(*impossible(bad, estimator.model, likelihood, dtype))
 
 
 def one_step(
@@ -242,6 +238,16 @@ def _step(
     zero = jnp.zeros((), int)
     state, (kept, _) = one_step(estimator, record, state, Example(x, y, zero, zero), key)
     return state, kept
+
+
+@partial(jax.jit, static_argnums=0)
+def _fits(estimator: Estimator, state: State, x: Array, y: Array) -> Array:
+    """Whether there can be such an example; of the state, its layout alone is looked at."""
+    likelihood, dtype = check_state(estimator, jax.tree.map(jax.typeof, state))
+    check_shapes(Example(x, y), estimator.model, likelihood)
+    x, y = x.astype(dtype), y.astype(dtype)
+    known = likelihood.missing(y) | likelihood.support(y, estimator.model.outputs)
+    return known & jnp.all(jnp.isfinite(x))
 
 
 def refuse(bad: Sequence[Skipped]) -> None:
