@@ -2,6 +2,8 @@
 
 import csv
 import re
+import subprocess
+import sys
 import tomllib
 
 import numpy as np
@@ -10,7 +12,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import bayestream as bs
-from bayestream.cli.main import app
+from bayestream.cli.main import application
 from bayestream.cli.tune import objective_for
 
 RUNNER = CliRunner()
@@ -32,7 +34,7 @@ def my_csv(tmp_path):
 
 
 def call(*arguments, code=0):
-    result = RUNNER.invoke(app, [str(argument) for argument in arguments])
+    result = RUNNER.invoke(application(), [str(argument) for argument in arguments])
     assert result.exit_code == code, result.output
     return " ".join(result.output.split())
 
@@ -220,3 +222,12 @@ def test_bandit_prints_what_each_policy_was_worth(tmp_path):
     assert len(saved.where(metric="regret", trial=1)) == 300
     assert (out / "totals.png").stat().st_size > 1000
     call("bandit", "--env", "casino", code=1)
+
+
+def test_a_command_imports_neither_the_others_nor_what_they_need():
+    code = "import sys; from bayestream.cli.main import application; application('run')"
+    command = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
+    imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert "bayestream.cli.run" in imported
+    others = {"bayestream.cli.bandit", "bayestream.cli.reproduce"}
+    assert not set(imported) & {*others, "matplotlib", "optuna", "scipy.stats"}

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayestream as bs
-from bayestream.cli.main import app
+from bayestream.cli.main import application
 from bayestream.experiments import piecewise
 
 
@@ -30,7 +30,7 @@ def test_errors_are_rmse_on_the_current_task_before_each_step(short):
 
 
 def test_the_demo_prints_a_table_and_draws_two_pictures(tmp_path):
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    result = CliRunner().invoke(application(), ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     for word in ("lofi", "fcekf", "fdekf", "vdekf", "all", "µs a step"):
         assert word in result.output

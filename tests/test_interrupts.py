@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from bayestream.cli import interrupts
 from bayestream.cli.interrupts import INTERRUPTS, Interrupts
-from bayestream.cli.main import app
+from bayestream.cli.main import application
 from bayestream.cli.outputs import whole
 from bayestream.experiments import piecewise
 
@@ -174,7 +174,7 @@ def test_an_interrupted_demo_shows_the_methods_that_are_complete(
 
     monkeypatch.setattr(piecewise, "trial", trial)
     (tmp_path / "fits.png").write_text("an earlier run's")
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    result = CliRunner().invoke(application(), ["demo", "--out", str(tmp_path)])
     assert f"interrupted; {complete} of 4 methods are complete" in result.output
     assert {path.name for path in tmp_path.iterdir()} == pictures
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import bayestream as bs
 from bayestream.cli import journal
-from bayestream.cli.main import app
+from bayestream.cli.main import application
 from bayestream.forecasts import CategoricalForecast
 
 RNG = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def test_the_exit_code_says_whether_most_of_a_run_was_refused(tmp_path, options,
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["a", "y"], *zip(XS[:, 0], YS[:, 0], strict=True)])
     command = ["run", "--data", str(path), "--target", "y", "--hidden", "2", "--method", "vdekf"]
-    done = CliRunner().invoke(app, [*command, *options, "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(application(), [*command, *options, "--out", str(tmp_path / "out")])
     assert done.exit_code == code, done.output
     if code:
         assert "updates would not have been finite" in done.output

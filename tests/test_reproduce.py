@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bayestream import estimators
-from bayestream.cli.main import app
+from bayestream.cli.main import application
 from bayestream.evaluation import Results
 from bayestream.experiments import (
     images,
@@ -185,17 +185,17 @@ def test_the_report_counts_verdicts_and_stands_alone(tmp_path, monkeypatch):
 
 
 def test_what_there_is_not_is_refused_in_a_sentence(tmp_path):
-    result = CliRunner().invoke(app, ["reproduce", "usi", "--out", str(tmp_path)])
+    result = CliRunner().invoke(application(), ["reproduce", "usi", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "ID must be one of" in result.output
     assert "Did you mean 'uci'?" in result.output
-    result = CliRunner().invoke(app, ["reproduce", "uci", "--scale", "huge"])
+    result = CliRunner().invoke(application(), ["reproduce", "uci", "--scale", "huge"])
     assert "--scale must be one of full, quick, smoke" in result.output
 
 
 def test_a_dry_run_says_how_long_it_takes_and_does_nothing(tmp_path):
     options = ["--scale", "full", "--dry-run", "--out", str(tmp_path)]
-    result = CliRunner().invoke(app, ["reproduce", "uci", *options])
+    result = CliRunner().invoke(application(), ["reproduce", "uci", *options])
     assert result.exit_code == 0, result.output
     assert "time left" in result.output
     assert not list(tmp_path.iterdir())
@@ -273,7 +273,7 @@ def test_one_seed_is_one_result_in_whatever_process():
 @pytest.mark.slow
 def test_the_smoke_run_of_everything_takes_minutes_and_makes_a_report(tmp_path):
     options = ["--scale", "smoke", "--jobs", "2", "--out", str(tmp_path)]
-    result = CliRunner().invoke(app, ["reproduce", "all", *options])
+    result = CliRunner().invoke(application(), ["reproduce", "all", *options])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "report.html").read_text()
     for name in registry.EXPERIMENTS:

@@ -13,11 +13,11 @@ def main() -> None:
     """The `bayestream` command, which ends with exit code 130 if it was interrupted."""
     INTERRUPTS.install()
     from bayestream.cli.cache import keep_programs  # imports take seconds
-    from bayestream.cli.main import app
+    from bayestream.cli.main import application
 
     keep_programs()
     try:
-        app()
+        application(*sys.argv[1:2])()
     except SystemExit as end:
         INTERRUPTS.ignore()
         # A shutdown takes a third of a second, and would still change the code if Ctrl-C has ended

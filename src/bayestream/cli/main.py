@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 try:
     import typer
 except ImportError:
     sys.exit("The bayestream command needs its extra: pip install 'bayestream[cli]'")
 
-from bayestream.cli.bandit import bandit
-from bayestream.cli.data import app as data
-from bayestream.cli.demo import demo
 from bayestream.cli.errors import plainly
-from bayestream.cli.reproduce import reproduce
-from bayestream.cli.run import run
-from bayestream.cli.tune import tune
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-)
-app.command()(plainly(demo))
-app.command()(plainly(run))
-app.command()(plainly(tune))
-app.command()(plainly(bandit))
-app.command()(plainly(reproduce))
-app.add_typer(data, name="data")
+COMMANDS = ("demo", "run", "tune", "bandit", "reproduce", "data")
 
 
-@app.callback()
+def application(named: str = "") -> typer.Typer:
+    """The command with the subcommand that is named, or with all: imports take a second."""
+    app = typer.Typer(
+        callback=main, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown"
+    )
+    for name in (named,) if named in COMMANDS else COMMANDS:
+        module = import_module(f"bayestream.cli.{name}")
+        if name == "data":  # has subcommands of its own
+            app.add_typer(module.app, name=name)
+        else:
+            app.command()(plainly(getattr(module, name)))
+    return app
+
+
 def main() -> None:
     """Bayesian neural networks that learn from a stream, one example at a time.
 
