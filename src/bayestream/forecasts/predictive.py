@@ -27,7 +27,7 @@ from bayestream.types import Array, Estimator, Key, Likelihood, State
 
 # Inputs looked at together: enough to keep the machine busy, few enough to fit beside the belief.
 _TOGETHER = 256
-_FEW = 128  # of a network that is not dense layers alone, whose rows are written out,
+_FEW = 32  # of a network that is not dense layers alone, whose rows are written out,
 _NUMBERS = 2**26  # and have no more numbers than this
 
 
