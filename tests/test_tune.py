@@ -88,6 +88,15 @@ def test_a_search_that_is_stopped_gives_its_best_and_can_be_resumed(tmp_path):
         searched([], stop=lambda: True)
 
 
+def test_a_long_round_writes_a_line_now_and_then(capsys, monkeypatch):
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr("bayestream.progress.time.monotonic", lambda: next(clock))
+    searched([], trials=5, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["tuning lofi 0/5 · 12 s so far", "tuning lofi 0/5 · 24 s so far"]
+    assert lines[-1].startswith("tuning lofi, best ")
+
+
 def test_a_search_that_is_stopped_within_its_baseline_does_not_begin(tmp_path):
     options = {"storage": tmp_path / "tune.db"}
     searched([], **options)

@@ -56,11 +56,14 @@ class Progress:
     def _draw(self, elapsed: float, end: str = "") -> None:
         self._drawn = True
         speed = self.done / elapsed
-        pace = f"{speed:,.0f}/s" if speed > 1 or not speed else f"{1 / speed:.1f} s each"
+        pace = f"{elapsed:.0f} s so far"
+        if speed:
+            pace = f"{speed:,.0f}/s" if speed > 1 else f"{1 / speed:.1f} s each"
+        if speed and self.total:
+            pace += f" · {(self.total - self.done) / speed:.0f} s left"
         text, bar = f"{self.done:,} · {pace}", ""
         if self.total:
-            left = (self.total - self.done) / speed if self.done else float("inf")
-            text = f"{self.done:,}/{self.total:,} · {pace} · {left:.0f} s left"
+            text = f"{self.done:,}/{self.total:,} · {pace}"
             full = round(_WIDTH * self.done / self.total)
             bar = "█" * full + "░" * (_WIDTH - full) + " "
         drawn = f"\r{self.label} {bar}{text}\033[K{end}"

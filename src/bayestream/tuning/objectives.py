@@ -148,6 +148,7 @@ def _learnt(
         states, values = _advance(
             make, record, numbers, size, states, chunk.good, chunk.positions, key
         )
+        jax.block_until_ready(states)  # or all would be asked at once, and then nothing for long
         kept.append(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values))
     return states, jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *kept)
 

@@ -173,22 +173,27 @@ def tune(
         return guide.ask(distributions).params
 
     before = None
-    with suppress(_StoppedError):
-        if baseline is not None:
-            _ask(stop)
-            found = objective.values(lambda numbers: baseline, {}, 1, lambda: _ask(stop))
-            before = float(found.losses[0])
     with Progress(f"tuning {method}", total=trials, show=progress) as bar, suppress(_StoppedError):
+
+        def ask() -> None:
+            bar.advance(0)  # a round can take minutes
+            if stop():
+                raise _StoppedError
+
+        if baseline is not None:
+            ask()
+            found = objective.values(lambda numbers: baseline, {}, 1, ask)
+            before = float(found.losses[0])
         bar.advance(min(len(_finished(search)), trials))
         while (done := len(_finished(search))) < trials:
-            _ask(stop)
+            ask()
             numbers = range(done, min(trials, done // _ROUND * _ROUND + _ROUND))
             params = [proposed(number) for number in numbers]
             values = [_rounded(searched, each) for each in params]
             # Fewer than a round would be another program: the last one fills it up.
             full = values + [values[-1]] * (_ROUND - len(values))
             stacked = {name: jnp.array([each[name] for each in full]) for name in searched}
-            found = objective.values(make, stacked, _ROUND, lambda: _ask(stop))
+            found = objective.values(make, stacked, _ROUND, ask)
             for index, each in enumerate(params):
                 _tell(optuna, search, distributions, each, found, index)
             bar.label = f"tuning {method}, best {_best(search)[1]:.4f},"
@@ -234,11 +239,6 @@ def _tell(
 
 class _StoppedError(Exception):
     """The search ends in the middle of a round."""
-
-
-def _ask(stop: Callable[[], bool]) -> None:
-    if stop():
-        raise _StoppedError
 
 
 def _study(
