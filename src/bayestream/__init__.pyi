@@ -1,6 +1,16 @@
 from . import estimators, gaussians, likelihoods, streams
 from .averaging import averaged, grid, self_tuning
-from .decisions import acquisitions, bandits, logged, optimise, policies, spaces, surrogates
+from .decisions import (
+    acquisitions,
+    active,
+    bandits,
+    logged,
+    optimise,
+    policies,
+    queries,
+    spaces,
+    surrogates,
+)
 from .estimators import (
     bong,
     expectations,
@@ -42,6 +52,7 @@ __all__ = [
     "Results",
     "Stream",
     "acquisitions",
+    "active",
     "averaged",
     "bandits",
     "bong",
@@ -71,6 +82,7 @@ __all__ = [
     "plots",
     "policies",
     "predictive",
+    "queries",
     "replay_sgd",
     "run",
     "run_together",

@@ -79,7 +79,7 @@ def prequential(
     parts: list[Results] = []
     with _progress(chosen, learners, progress) as bar:
         for method, learner, group, states, keys in _work(learners, chosen, seed):
-            scored = _metrics(metrics, learner)
+            scored = metrics_for(metrics, learner)
             record = score_each(forecast, tuple(scored.items()))
             part = [chosen[trial] for trial in group]
             _, records = run_together(learner, states, part, record=record, keys=keys)
@@ -133,7 +133,7 @@ def held_out(
     parts: list[Results] = []
     with _progress(chosen, learners, progress) as bar:
         for method, learner, group, states, keys in _work(learners, chosen, seed):
-            scored = _metrics(metrics, learner)
+            scored = metrics_for(metrics, learner)
             examine = score_many(learner, forecast, tuple(scored.items()))
             for start in range(0, len(chosen[group[0]]), every):
                 part = [_cut(chosen[trial], start, start + every) for trial in group]
@@ -238,7 +238,7 @@ def _groups(learner: Estimator, streams: Sequence[Stream]) -> Iterator[list[int]
     return (trials[first : first + count] for first in range(0, len(trials), count))
 
 
-def _metrics(
+def metrics_for(
     metrics: Sequence[str] | Mapping[str, Metric] | None, learner: Estimator
 ) -> dict[str, Metric]:
     if isinstance(metrics, Mapping):

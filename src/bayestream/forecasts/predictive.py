@@ -113,7 +113,7 @@ def linearized_monte_carlo(
     1.0
     """
     check_whole("samples", samples, 1)
-    outputs, covariance = _outputs(estimator, state, x, temperature)
+    outputs, covariance = linearized_outputs(estimator, state, x, temperature)
     values, vectors = jnp.linalg.eigh(covariance)
     roots = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
     # The same noise for every input: many at once are what they would be one by one.
@@ -143,7 +143,7 @@ def linearized(
     ((1, 1), True)
     """
     likelihood = _of_kind(estimator.likelihood(state), "linearized", "gaussian", "student_t")
-    outputs, covariance = _outputs(estimator, state, x, temperature)
+    outputs, covariance = linearized_outputs(estimator, state, x, temperature)
     if likelihood.name == "student_t":
         s, nu = scale_and_dof(likelihood, outputs)
         doubt = jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0)
@@ -165,7 +165,7 @@ def probit(
     (5, 3)
     """
     _of_kind(estimator.likelihood(state), "probit", "categorical")
-    logits, covariance = _outputs(estimator, state, x, temperature)
+    logits, covariance = linearized_outputs(estimator, state, x, temperature)
     variances = jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0)
     return CategoricalForecast(logits / jnp.sqrt(1 + jnp.pi / 8 * variances))
 
@@ -186,7 +186,7 @@ def laplace_bridge(
     (3,)
     """
     _of_kind(estimator.likelihood(state), "laplace_bridge", "categorical")
-    z, V = _outputs(estimator, state, x, temperature)
+    z, V = linearized_outputs(estimator, state, x, temperature)
     count = z.shape[-1]
     shared, total = jnp.sum(V, axis=-1), jnp.sum(V, axis=(-2, -1))
     weights = shared / jnp.where(total > 0, total, 1.0)[..., None]
@@ -207,7 +207,9 @@ def _mean(estimator: Estimator, state: State) -> Array:
     return estimator.mean(state)
 
 
-def _outputs(estimator: Estimator, state: State, x: Any, temperature: float) -> tuple[Array, Array]:
+def linearized_outputs(
+    estimator: Estimator, state: State, x: Any, temperature: float = 1.0
+) -> tuple[Array, Array]:
     """η (…, C) and its covariance T F Σ Fᵀ (…, C, C) under the linearised network."""
     check_non_negative("temperature", temperature)
     params = _mean(estimator, state)

@@ -23,6 +23,7 @@ from bayestream.streams.synthetic import (
     friedman_drift,
     moving_moons,
     piecewise_regression,
+    two_moons,
     waves,
 )
 from bayestream.streams.tables import Table, Unreadable, encoded, table
@@ -56,6 +57,7 @@ __all__ = [
     "rotation_regression",
     "split_classes",
     "table",
+    "two_moons",
     "uci",
     "waves",
 ]

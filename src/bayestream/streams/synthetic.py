@@ -74,10 +74,7 @@ def moving_moons(
     ((4, 2), True)
     """
     rng = np.random.default_rng(seed)
-    label = rng.integers(0, 2, steps)
-    along = np.pi * rng.random(steps)
-    upper = np.stack([np.cos(along) - 0.5, np.sin(along) - 0.25], axis=1)
-    points = np.where(label[:, None] == 0, upper, -upper)
+    points, label = _moons(rng, steps)
     angle = 2 * np.pi * turns * np.arange(steps) / max(steps, 1)
     c, s = np.cos(angle), np.sin(angle)
     turned = np.stack(
@@ -85,6 +82,28 @@ def moving_moons(
     )
     turned += np.sqrt(noise) * rng.standard_normal(turned.shape)
     return Stream(Example(turned, label))
+
+
+def two_moons(seed: int, *, size: int = 500, noise: float = 0.01) -> Stream:
+    """Two interleaved half-moons, one a class, with Gaussian noise of that variance; no drift.
+
+    >>> stream = two_moons(0, size=4)
+    >>> stream.examples.x.shape, set(stream.examples.y.tolist()) <= {0, 1}
+    ((4, 2), True)
+    """
+    rng = np.random.default_rng(seed)
+    points, label = _moons(rng, size)
+    return Stream(Example(points + np.sqrt(noise) * rng.standard_normal(points.shape), label))
+
+
+def _moons(
+    rng: np.random.Generator, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Points on the two half-circles, and which of them each is on."""
+    label = rng.integers(0, 2, size)
+    along = np.pi * rng.random(size)
+    upper = np.stack([np.cos(along) - 0.5, np.sin(along) - 0.25], axis=1)
+    return np.where(label[:, None] == 0, upper, -upper), label
 
 
 def friedman_drift(
