@@ -14,7 +14,6 @@ from bayestream.forecasts import predictive
 from bayestream.forecasts.averages import Forecast
 from bayestream.forecasts.distributions import (
     CategoricalForecast,
-    GaussianForecast,
     MixtureForecast,
     StudentTForecast,
 )
@@ -28,10 +27,11 @@ Query = Callable[[Estimator, State, Array, Key], Array]
 def bald(*, samples: int = 64) -> Query:
     """BALD: how much the label would tell about the weights (Houlsby et al. 2011).
 
-    The mutual information of label and weights, H[y] − E[H[y | η]] for outputs η ~ N(f(x, μ), F Σ Fᵀ)
-    of the network linearised at its mean. For gaussian targets that is ½ log |I + R⁻¹ F Σ Fᵀ|. For
-    classes it is an average over draws of η, which have C numbers each: no weights are drawn. The
-    inputs share the noise of the draws, so that it hardly touches their order.
+    The mutual information of label and weights, H[y] − E[H[y | η]], for the outputs
+    η ~ N(f(x, μ), F Σ Fᵀ) of the network linearised at its mean. For gaussian targets that is
+    ½ log |I + R⁻¹ F Σ Fᵀ|. For classes it is an average over draws of η, which have C numbers each:
+    no weights are drawn. The inputs share the noise of the draws, so that it hardly touches their
+    order. Where F grows with x, so does the score: inputs of about the same length are fair.
 
     Args:
         samples: how many draws of η, for classes.
@@ -153,7 +153,8 @@ def random() -> Query:
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 1]), bs.likelihoods.gaussian(0.1))
-    >>> random()(learner, learner.init(jax.random.key(0)), jnp.ones((5, 2)), jax.random.key(1)).shape
+    >>> state = learner.init(jax.random.key(0))
+    >>> random()(learner, state, jnp.ones((5, 2)), jax.random.key(1)).shape
     (5,)
     """
 

@@ -241,6 +241,7 @@ def _groups(learner: Estimator, streams: Sequence[Stream]) -> Iterator[list[int]
 def metrics_for(
     metrics: Sequence[str] | Mapping[str, Metric] | None, learner: Estimator
 ) -> dict[str, Metric]:
+    """The metrics asked for; unless any are, those that fit the learner's targets."""
     if isinstance(metrics, Mapping):
         return dict(metrics)
     if metrics is None:

@@ -96,9 +96,7 @@ def two_moons(seed: int, *, size: int = 500, noise: float = 0.01) -> Stream:
     return Stream(Example(points + np.sqrt(noise) * rng.standard_normal(points.shape), label))
 
 
-def _moons(
-    rng: np.random.Generator, size: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _moons(rng: np.random.Generator, size: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Points on the two half-circles, and which of them each is on."""
     label = rng.integers(0, 2, size)
     along = np.pi * rng.random(size)
