@@ -26,6 +26,7 @@ import bayestream as bs
 TRIALS = 10
 QUERIES = {
     "BALD": bs.queries.bald(),
+    "BALD, cooled": bs.queries.drawn(bs.queries.bald(temperature=0.03), power=4.0),
     "entropy": bs.queries.entropy(),
     "margin": bs.queries.margin(),
     "variance": bs.queries.variance(),
@@ -33,6 +34,7 @@ QUERIES = {
 }
 STYLES = {
     "BALD": ("#D55E00", "-"),
+    "BALD, cooled": ("#E69F00", (0, (8, 2))),
     "entropy": ("#0072B2", "--"),
     "margin": ("#009E73", "-."),
     "variance": ("#CC79A7", (0, (5, 1, 1, 1, 1, 1))),
@@ -82,13 +84,13 @@ def tasks() -> dict[str, Task]:
     """What is compared, with the settings of each."""
     classes = bs.likelihoods.categorical()
     waves = bs.models.mlp([2, 50, 2], activation=lambda a: jnp.sin(2 * a))
-    network = bs.models.mlp([COMPONENTS, 50, 10], activation=jnp.tanh)
+    network = bs.models.mlp([COMPONENTS, 50, 10], fan_in_scaled=True)
     return {
         "two moons": Task(
             bs.lofi(waves, classes, rank=20, prior_precision=1.0), moons, budget=50, every=1
         ),
         "MNIST": Task(
-            bs.lofi(network, classes, rank=20, prior_precision=1.0),
+            bs.lofi(network, classes, rank=20, prior_precision=0.1),
             digits,
             budget=300,
             every=10,

@@ -124,6 +124,16 @@ def test_answers_yes_or_no_and_heavy_tails_have_scores_too():
     np.testing.assert_allclose(scores(bs.queries.bald(), learner, state), gain, rtol=1e-6)
 
 
+def test_a_cooled_bald_is_the_fisher_information_times_the_doubt():
+    learner, state = believing(bs.likelihoods.categorical(), 2, 1.0)
+    mean, covariance = outputs(learner, state)
+    p = np.exp(mean) / np.exp(mean).sum(axis=1, keepdims=True)
+    fisher = np.eye(2) * p[:, None] - p[:, None] * p[:, :, None]
+    expected = 1e-3 * 0.5 * np.einsum("ncd,ndc->n", fisher, covariance)
+    query = bs.queries.bald(samples=40_000, temperature=1e-3)
+    np.testing.assert_allclose(scores(query, learner, state), expected, rtol=0.03)
+
+
 def test_draws_are_in_proportion_to_the_scores():
     query = bs.queries.drawn(lambda *_: jnp.array([1.0, 2.0, 5.0]))
     keys = jax.random.split(KEY, 20_000)

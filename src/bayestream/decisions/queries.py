@@ -24,7 +24,7 @@ from bayestream.types import Array, Estimator, Key, Likelihood, State
 Query = Callable[[Estimator, State, Array, Key], Array]
 
 
-def bald(*, samples: int = 64) -> Query:
+def bald(*, samples: int = 64, temperature: float = 1.0) -> Query:
     """BALD: how much the label would tell about the weights (Houlsby et al. 2011).
 
     The mutual information of label and weights, H[y] − E[H[y | η]], for the outputs
@@ -35,6 +35,8 @@ def bald(*, samples: int = 64) -> Query:
 
     Args:
         samples: how many draws of η, for classes.
+        temperature: multiplies F Σ Fᵀ. Below 1 it is for beliefs that are too wide: towards 0 the
+            score is ½ tr I(η) F Σ Fᵀ, with the Fisher information I at the mean, but for a factor.
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 3]), bs.likelihoods.categorical(), rank=3)
@@ -45,18 +47,19 @@ def bald(*, samples: int = 64) -> Query:
     True
     """
     check_whole("samples", samples, 1)
+    check_positive("temperature", temperature)
 
     def score(learner: Estimator, state: State, xs: Array, key: Key) -> Array:
         likelihood = _believed("bald", learner, state)
         if likelihood.name == "gaussian":
-            outputs, covariance = predictive.linearized_outputs(learner, state, xs)
+            outputs, covariance = predictive.linearized_outputs(learner, state, xs, temperature)
             root = jnp.linalg.cholesky(likelihood.covariance(outputs[0]))
             whitener = jnp.linalg.inv(root)
             ratios = jnp.linalg.eigvalsh(whitener @ covariance @ whitener.T)
             return 0.5 * jnp.sum(jnp.log1p(jnp.maximum(ratios, 0.0)), axis=-1)
         if likelihood.name == "student_t":
             # The label and its noise are both t of the same ν: only their scales differ.
-            forecast = predictive.linearized(learner, state, xs)
+            forecast = predictive.linearized(learner, state, xs, temperature=temperature)
             noise = predictive.linearized(learner, state, xs[:1], temperature=0.0)
             return _entropy(forecast) - _entropy(noise)
         if likelihood.name not in _CLASSES:
@@ -64,7 +67,7 @@ def bald(*, samples: int = 64) -> Query:
                 "learner must have a gaussian, student_t, categorical or bernoulli likelihood for "
                 f"bald, got {likelihood.name}; use variance."
             )
-        p = _drawn_means(learner, state, xs, key, samples)
+        p = _drawn_means(learner, state, xs, key, samples, temperature)
         within = jnp.mean(_entropy_of_classes(likelihood.name, p), axis=-1)
         return _entropy_of_classes(likelihood.name, jnp.mean(p, axis=-2)) - within
 
@@ -226,9 +229,13 @@ def _entropy_of_t(dof: Array) -> Array:
     return more * (digamma(more) - digamma(half)) + 0.5 * jnp.log(dof) + log_beta
 
 
-def _drawn_means(learner: Estimator, state: State, xs: Array, key: Key, samples: int) -> Array:
+def _drawn_means(
+    learner: Estimator, state: State, xs: Array, key: Key, samples: int, temperature: float = 1.0
+) -> Array:
     """E[y | η] (n, S, C) for draws of the outputs η under the belief."""
-    forecast = predictive.linearized_monte_carlo(learner, state, xs, key, samples=samples)
+    forecast = predictive.linearized_monte_carlo(
+        learner, state, xs, key, samples=samples, temperature=temperature
+    )
     return jax.vmap(jax.vmap(forecast.likelihood.mean))(forecast.draws)
 
 
