@@ -107,6 +107,7 @@ def test_entropy_and_margin_are_those_of_the_forecast():
     np.testing.assert_allclose(found, p[:, 1] - p[:, 2], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_answers_yes_or_no_and_heavy_tails_have_scores_too():
     learner, state = believing(bs.likelihoods.bernoulli(), 1, [1.0])
     p = 1 / (1 + np.exp(-outputs(learner, state)[0][:, 0]))
@@ -124,6 +125,7 @@ def test_answers_yes_or_no_and_heavy_tails_have_scores_too():
     np.testing.assert_allclose(scores(bs.queries.bald(), learner, state), gain, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_cooled_bald_is_the_fisher_information_times_the_doubt():
     learner, state = believing(bs.likelihoods.categorical(), 2, 1.0)
     mean, covariance = outputs(learner, state)
@@ -142,7 +144,10 @@ def test_draws_are_in_proportion_to_the_scores():
     np.testing.assert_allclose(found, [1 / 8, 2 / 8, 5 / 8], atol=0.015)
 
 
-@pytest.mark.parametrize("options", [{}, {"together": 3, "first": 4, "candidates": 10}])
+@pytest.mark.parametrize(
+    "options",
+    [{"together": 3, "first": 4, "candidates": 10}, pytest.param({}, marks=pytest.mark.slow)],
+)
 def test_a_pool_is_asked_for_the_budget_each_label_once_and_in_the_same_order_again(options):
     queried = []
 
@@ -249,6 +254,7 @@ def test_a_score_is_wanted_if_it_is_among_the_highest_share():
     assert wanted == [False, False, True, True]
 
 
+@pytest.mark.slow
 def test_learning_curves_have_a_row_for_every_test_and_bald_learns_more_than_random():
     def waves(seed, count):
         rng = np.random.default_rng(seed)
