@@ -4,8 +4,8 @@
 misclassification after all labels and how many labels each query takes to get, for good, to what
 random sampling ends with, and draws docs/figures/active.png. How the settings were chosen, on other
 seeds, is in docs/decisions.md. "BALD, cooled" is BALD of a belief whose covariance is multiplied by
-0.03, its labels drawn with probabilities that grow as the score's fourth power. What is done is kept
-in OUT; about 15 minutes on a machine with a load of 12 on two cores.
+0.03, its labels drawn with probabilities that grow as the score's fourth power. What is done is
+kept in OUT; 10 minutes on two cores with a load of 12.
 """
 
 from __future__ import annotations
