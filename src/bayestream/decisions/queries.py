@@ -39,11 +39,12 @@ def bald(*, samples: int = 64, temperature: float = 1.0) -> Query:
             score is ½ tr I(η) F Σ Fᵀ, with the Fisher information I at the mean, but for a factor.
 
     >>> import bayestream as bs
-    >>> learner = bs.lofi(bs.models.mlp([2, 3]), bs.likelihoods.categorical(), rank=3)
+    >>> learner = bs.lofi(bs.models.mlp([1, 3]), bs.likelihoods.categorical(), rank=3)
     >>> state = learner.init(jax.random.key(0))
-    >>> x = jnp.array([[0.1, 0.1], [3.0, 3.0]])  # of the second the logits are less known
-    >>> information = bald()(learner, state, x, jax.random.key(1))
-    >>> bool(information[1] > information[0])
+    >>> for _ in range(20):  # at x = 1 the label is always 2; of x = −1 nothing is known
+    ...     state = learner.update(state, jnp.ones(1), jnp.array(2))
+    >>> seen, unseen = bald()(learner, state, jnp.array([[1.0], [-1.0]]), jax.random.key(1))
+    >>> bool(unseen > seen)
     True
     """
     check_whole("samples", samples, 1)
@@ -155,7 +156,7 @@ def random() -> Query:
     """Any label as well as any other: what the others are to be compared with.
 
     >>> import bayestream as bs
-    >>> learner = bs.lofi(bs.models.mlp([2, 1]), bs.likelihoods.gaussian(0.1))
+    >>> learner = bs.lofi(bs.models.mlp([2, 1]), bs.likelihoods.gaussian(0.1), rank=3)
     >>> state = learner.init(jax.random.key(0))
     >>> random()(learner, state, jnp.ones((5, 2)), jax.random.key(1)).shape
     (5,)
