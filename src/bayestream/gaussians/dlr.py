@@ -134,9 +134,7 @@ def mix(factor: Array, G: Rows, weights: Array) -> Array:
 
 def covariance_times(belief: DLRGaussian, vectors: Array) -> Array:
     """Σ v by the Woodbury identity, for v (P,) or each row of (n, P)."""
-    _, upsilon, W = belief
-    scaled = W / upsilon
-    return vectors / upsilon - _weights(belief, vectors) @ scaled
+    return (vectors - _weights(belief, vectors) @ belief.factor) / belief.diag
 
 
 def covariance_between(belief: DLRGaussian, J: Array) -> Array:
@@ -196,12 +194,16 @@ def kl(belief: DLRGaussian, other: DLRGaussian) -> Array:
 
 
 def sample(belief: DLRGaussian, key: Key) -> Array:
-    """One exact draw in O(P L): Σ (Υ^½ ε + W ξ) has covariance Σ Σ⁻¹ Σ = Σ."""
+    """One exact draw: Σ (Υ^½ ε + W ξ) has covariance Σ Σ⁻¹ Σ = Σ.
+
+    Written out, with S = Wᵀ Υ⁻¹ W, it is Υ^−½ ε + Υ⁻¹ W (I + S)⁻¹ (ξ − Wᵀ Υ^−½ ε).
+    """
     mu, upsilon, W = belief
     key_diag, key_factor = jax.random.split(key)
     z = jnp.sqrt(upsilon) * jax.random.normal(key_diag, upsilon.shape, upsilon.dtype)
-    z += jax.random.normal(key_factor, W.shape[:1], W.dtype) @ W
-    return mu + covariance_times(belief, z)
+    xi = jax.random.normal(key_factor, W.shape[:1], W.dtype)
+    gram, across = products(W, W, 1 / upsilon), products(W, z[None], 1 / upsilon)
+    return mu + (z + solve_identity_plus(gram, xi - across[:, 0]) @ W) / upsilon
 
 
 def to_dense(belief: DLRGaussian) -> dense.DenseGaussian:
@@ -213,8 +215,9 @@ def to_dense(belief: DLRGaussian) -> dense.DenseGaussian:
 def _weights(belief: DLRGaussian, vectors: Array) -> Array:
     """(I + Wᵀ Υ⁻¹ W)⁻¹ Wᵀ Υ⁻¹ v, for v (P,) or each row of (n, P)."""
     _, upsilon, W = belief
-    scaled = W / upsilon
-    return solve_identity_plus(scaled @ W.T, scaled @ vectors.T).T
+    across = products(W, jnp.atleast_2d(vectors), 1 / upsilon)
+    found = solve_identity_plus(products(W, W, 1 / upsilon), across).T
+    return found.reshape(*vectors.shape[:-1], len(W))
 
 
 def _mahalanobis(belief: DLRGaussian, offset: Array) -> Array:
