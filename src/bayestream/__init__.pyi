@@ -36,13 +36,14 @@ from .evaluation import Results, evaluate, plots, summaries
 from .forecasts import predictive, scores
 from .gaussians import kernels
 from .networks import models
-from .running import Records, RefusedError, run, run_together, step
+from .running import Checkpoints, Records, RefusedError, checkpoint, run, run_together, step
 from .tuning import tune
 from .types import Estimator, Example, Likelihood, Model, Stream
 
 __version__: str
 
 __all__ = [
+    "Checkpoints",
     "Estimator",
     "Example",
     "Likelihood",
@@ -56,6 +57,7 @@ __all__ = [
     "averaged",
     "bandits",
     "bong",
+    "checkpoint",
     "estimators",
     "evaluate",
     "expectations",

@@ -108,6 +108,7 @@ class Estimator(NamedTuple):
     refused: Callable[[State], Array]  # how many updates were not made: they were not finite
     # (state, x) → its own forecast, where that is more than `mean` and `covariance_of` can say
     forecast: Callable[[State, Any], Any] | None = None
+    description: str = ""  # its method and settings, as JSON; see `estimators.description`
 
 
 class Example(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 from bayestream.averaging.committee import committee, covariance_of
 from bayestream.averaging.groups import Factory, Setting, grouped, shares
 from bayestream.checks import check_fraction, is_exactly
+from bayestream.estimators.description import description
 from bayestream.forecasts import (
     AveragedForecast,
     CategoricalForecast,
@@ -186,6 +187,9 @@ def averaged(
         sample=None if certain else belief.sample,
         refused=refused,
         forecast=forecast,
+        description=description(
+            "averaged", {"forget": forget, "switching": switching, "members": alone}
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayestream.checks import check_rank
+from bayestream.estimators.description import described
 from bayestream.estimators.expectations import Expectation
 from bayestream.estimators.filter import gaussian_filter, is_stationary
 from bayestream.estimators.inflation import Inflation
@@ -22,6 +23,7 @@ from bayestream.types import (
 )
 
 
+@described
 def bong(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

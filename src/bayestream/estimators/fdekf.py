@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.inflation import Inflation
 from bayestream.estimators.line_search import DEFAULT, LineSearch
@@ -22,6 +23,7 @@ from bayestream.types import (
 )
 
 
+@described
 def fdekf(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from bayestream.checks import check_positive, check_rank
 from bayestream.estimators import expectations
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.guard import checked
 from bayestream.estimators.spaces import Range, Space
@@ -20,6 +21,7 @@ from bayestream.types import Array, Estimator, EvolvingLikelihood, Key, Likeliho
 GGT_SPACE: Space = {"prior_precision": Range(1e-2, 1e3), "learning_rate": Range(1e-2, 1.0)}
 
 
+@described
 def ggt(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

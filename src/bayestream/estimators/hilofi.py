@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_non_negative, check_rank
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import FILTER_SPACE, FilterState, gaussian_filter
 from bayestream.estimators.line_search import DEFAULT, LineSearch
 from bayestream.estimators.spaces import Range, Space
@@ -26,6 +27,7 @@ from bayestream.types import (
 HILOFI_SPACE: Space = {**FILTER_SPACE, "hidden_drift": Range(1e-8, 1e-2)}
 
 
+@described
 def hilofi(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

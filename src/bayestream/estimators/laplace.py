@@ -12,6 +12,7 @@ import optax
 from bayestream.checks import check_made_by, check_positive, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.estimators.guard import guarded
 from bayestream.estimators.spaces import Range, Space
@@ -83,6 +84,7 @@ LAPLACE_SPACE: Space = {
 }
 
 
+@described
 def laplace(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

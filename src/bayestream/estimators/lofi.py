@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayestream.checks import check_rank
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import gaussian_filter, is_stationary
 from bayestream.estimators.guard import checked
 from bayestream.estimators.inflation import Inflation
@@ -24,6 +25,7 @@ from bayestream.types import (
 )
 
 
+@described
 def lofi(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_rank
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.inflation import Inflation
 from bayestream.estimators.line_search import DEFAULT, LineSearch
@@ -122,6 +123,7 @@ def _moved(
     return belief.mean + dlr.mix(W, trusted, weights) / belief.precision, trusted, innovation
 
 
+@described
 def lofi_spherical(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayestream.checks import check_rank, check_whole
+from bayestream.estimators.description import described
 from bayestream.estimators.expectations import Expectation
 from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.guard import checked
@@ -26,6 +27,7 @@ from bayestream.types import (
 LRVGA_SPACE: Space = {"prior_precision": Range(1e-2, 1e3)}
 
 
+@described
 def lrvga(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_rank
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.estimators.guard import guarded
 from bayestream.likelihoods import evolving
@@ -25,6 +26,7 @@ class OrfitState(NamedTuple):
     refused: Array  # how many updates would have made it infinite, and were not made
 
 
+@described
 def orfit(
     model: Model, likelihood: Likelihood | EvolvingLikelihood, *, rank: int = 10
 ) -> Estimator:

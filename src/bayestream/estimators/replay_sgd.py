@@ -12,6 +12,7 @@ import optax
 from bayestream.checks import check_made_by, check_whole
 from bayestream.estimators.buffer import Buffer, empty, insert, losses
 from bayestream.estimators.descent import descend
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.estimators.guard import is_finite
 from bayestream.estimators.spaces import Range, Space
@@ -45,6 +46,7 @@ class ReplayState(NamedTuple):
 DESCENT_SPACE: Space = {"optimiser": Range(1e-5, 1e-1, make=optax.adam, code="optax.adam({})")}
 
 
+@described
 def replay_sgd(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,
@@ -128,6 +130,7 @@ def replay_sgd(
     )
 
 
+@described
 def ogd(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

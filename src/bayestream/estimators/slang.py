@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from bayestream.checks import check_fraction, check_positive, check_rank, check_whole
 from bayestream.estimators import expectations
+from bayestream.estimators.description import described
 from bayestream.estimators.filter import check_examples, one_by_one
 from bayestream.estimators.guard import guarded
 from bayestream.estimators.spaces import Range, Space
@@ -39,6 +40,7 @@ SLANG_SPACE: Space = {
 }
 
 
+@described
 def slang(
     model: Model,
     likelihood: Likelihood | EvolvingLikelihood,

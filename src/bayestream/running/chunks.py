@@ -14,7 +14,7 @@ import numpy as np
 from bayestream.checks import check_array
 from bayestream.types import Array, Example, Likelihood, Model, Stream
 
-_CHUNK = 500
+CHUNK = 500
 
 
 class Skipped(NamedTuple):
@@ -33,19 +33,28 @@ class Chunk(NamedTuple):
 
 
 def chunked(
-    stream: Any, model: Model, likelihood: Likelihood, dtype: Any
+    stream: Any,
+    model: Model,
+    likelihood: Likelihood,
+    dtype: Any,
+    *,
+    start: int = 0,
+    size: int = CHUNK,
 ) -> tuple[Iterator[Chunk], int | None]:
-    """The stream in stacked, checked chunks, and its length where that is known."""
+    """The stream from `start` on in stacked, checked chunks, and its length where that is known.
+
+    Chunks end at multiples of `size`, wherever they start.
+    """
     arrays = _as_arrays(stream)
     if arrays is None:
-        return _chunks_of_items(iter(stream), model, likelihood, dtype), None
+        return _chunks_of_items(iter(stream), model, likelihood, dtype, start, size), None
     if len(arrays.x) != len(arrays.y):
         raise ValueError(
             f"x and y must be equally many, got {len(arrays.x)} of x and {len(arrays.y)} of y."
         )
     for example in islice(Stream(arrays), 1):  # all rows have one shape
         check_shapes(example, model, likelihood)
-    return _chunks_of_arrays(arrays, model, likelihood, dtype), len(arrays.x)
+    return _chunks_of_arrays(arrays, model, likelihood, dtype, start, size), len(arrays.x)
 
 
 def _as_arrays(stream: Any) -> Example | None:
@@ -58,18 +67,25 @@ def _as_arrays(stream: Any) -> Example | None:
 
 
 def _chunks_of_arrays(
-    arrays: Example, model: Model, likelihood: Likelihood, dtype: Any
+    arrays: Example, model: Model, likelihood: Likelihood, dtype: Any, start: int, size: int
 ) -> Iterator[Chunk]:
-    for start in range(0, len(arrays.x), _CHUNK):
-        chunk = Example(*(np.asarray(field[start : start + _CHUNK]) for field in arrays))
+    while start < len(arrays.x):
+        end = start + _to_next(start, size)
+        chunk = Example(*(np.asarray(field[start:end]) for field in arrays))
         yield _sift(chunk, np.arange(start, start + len(chunk.x)), [], model, likelihood, dtype)
+        start = end
+
+
+def _to_next(start: int, size: int) -> int:
+    return size - start % size
 
 
 def _chunks_of_items(
-    items: Iterator[Any], model: Model, likelihood: Likelihood, dtype: Any
+    items: Iterator[Any], model: Model, likelihood: Likelihood, dtype: Any, start: int, size: int
 ) -> Iterator[Chunk]:
-    numbered = enumerate(items)
-    while block := list(islice(numbered, _CHUNK)):
+    numbered = islice(enumerate(items), start, None)
+    while block := list(islice(numbered, _to_next(start, size))):
+        start += len(block)
         examples: list[Example] = []
         positions: list[int] = []
         bad: list[Skipped] = []

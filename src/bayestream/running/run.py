@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayestream.checks import check_choice, check_real
+from bayestream.checks import check_choice, check_made_by, check_real
 from bayestream.estimators.guard import check_state
 from bayestream.progress import Progress
 from bayestream.running.chunks import (
+    CHUNK,
     Skipped,
     check_shapes,
     chunked,
@@ -25,6 +26,7 @@ from bayestream.running.chunks import (
 )
 from bayestream.running.delays import Block, delivered
 from bayestream.running.refusals import check_refused, labels, refusals
+from bayestream.running.resume import Checkpoints, Keeper
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
 
 # What to keep of a step, from the state that has been predicted but not yet updated.
@@ -54,6 +56,7 @@ class Records:
     skipped: tuple[Skipped, ...] = ()
     refused: tuple[Skipped, ...] = ()  # those that ran, but could not be learnt from
     updates: int = 0  # labels that there were to learn from
+    start: int = 0  # where in the stream they begin: not at 0 where a checkpoint was gone on from
 
     def __getitem__(self, name: str) -> Array:
         return self.values[name]
@@ -68,6 +71,7 @@ def run(
     key: Key | None = None,
     on_bad: OnBad = "raise",
     progress: bool | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[State, Records]:
     """Predict, record, update, for every example of a stream.
 
@@ -83,6 +87,9 @@ def run(
             in x, a class that does not exist); "skip" leaves it out and reports it in
             `records.skipped`. A missing label (NaN) is not bad: time passes, nothing is learnt.
         progress: True, False, or None for a bar on a terminal when it takes more than a second.
+        checkpoints: a `bs.Checkpoints` folder to save the run in, and to go on from if there is one
+            of this run in it. Labels that wait to arrive are saved too; the records are those of
+            the steps since, from `records.start` on.
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([1, 1]), bs.likelihoods.gaussian(0.1), rank=2)
@@ -92,7 +99,14 @@ def run(
     ((20, 1), 20)
     """
     state, records = learn(
-        estimator, state, stream, record=record, key=key, on_bad=on_bad, progress=progress
+        estimator,
+        state,
+        stream,
+        record=record,
+        key=key,
+        on_bad=on_bad,
+        progress=progress,
+        checkpoints=checkpoints,
     )
     check_refused(records.refused, records.updates)
     return state, records
@@ -108,40 +122,51 @@ def learn(
     on_bad: OnBad = "raise",
     progress: bool | None = None,
     size: int = 1,
+    first: int = 0,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[State, Records]:
     """`run` for callers that judge the refused updates themselves.
 
-    Chunks are padded to the largest before them, or to `size`: one program serves them all.
+    Chunks are padded to the largest before them, or to `size`: one program serves them all. Keys
+    are made as if `first` examples had been before these.
     """
     check_choice("on_bad", on_bad, {"raise": None, "skip": None})
     likelihood, dtype = check_state(estimator, state)
+    chunk = CHUNK
+    if checkpoints is not None:
+        check_made_by("checkpoints", checkpoints, Checkpoints, "bayestream.Checkpoints")
+        chunk = size = checkpoints.chunk
+    keeper = Keeper(checkpoints, estimator, state, key)
+    start = keeper.position
     # Chunks are donated; the caller's state is not. This copies without compiling anything.
-    state = jax.device_put(state, may_alias=False)
-    chunks, total = chunked(stream, estimator.model, likelihood, dtype)
+    state = jax.device_put(keeper.state, may_alias=False)
+    chunks, total = chunked(stream, estimator.model, likelihood, dtype, start=start, size=chunk)
     kept: list[Any] = []
     skipped: list[Skipped] = []
     refused: list[Skipped] = []
     updates = 0
-    with Progress("learning", total=total, show=progress) as bar:
-        for block in delivered(chunks):
+    with Progress("learning", total=total and total - start, show=progress) as bar:
+        for block in delivered(chunks, keeper.waiting):
             if on_bad == "raise":
                 refuse(block.bad)
             skipped += sorted(block.bad)
             size = max(size, len(block.positions) + len(block.bad))
             if len(block.positions):
-                state, (values, lost) = _learn(estimator, record, state, block, key, size)
+                state, (values, lost) = _learn(estimator, record, state, block, key, size, first)
                 kept.append(values)
                 refused += refusals(lost, block.positions)
                 updates += labels(block.learnt.y)
             steps = len(block.positions) if block.new is None else int(np.sum(block.new))
+            keeper.advance(state, steps + len(block.bad))
             bar.advance(steps + len(block.bad))
+    keeper.save(state)
     if not kept:
         none = nothing(estimator.model, likelihood)
         block = Block(none, none, np.zeros(0, int), None, [])
-        state, (values, _) = _learn(estimator, record, state, block, key, size)
+        state, (values, _) = _learn(estimator, record, state, block, key, size, first)
         kept.append(values)
     values = kept[0] if len(kept) == 1 else jax.tree.map(_joined, *kept)
-    return state, Records(values, tuple(skipped), tuple(refused), updates)
+    return state, Records(values, tuple(skipped), tuple(refused), updates, start)
 
 
 def run_together(
@@ -276,8 +301,10 @@ def _learn(
     block: Block,
     key: Key | None,
     size: int,
+    first: int,
 ) -> tuple[State, Any]:
     """The state after the block, what was recorded, and which updates were refused."""
+    block = block._replace(positions=block.positions + first)
     if block.new is None:
         count = len(block.positions)
         rows = padded((block.asked, block.positions), size)
