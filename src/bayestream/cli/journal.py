@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from array import array
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +15,7 @@ from rich.table import Table
 from scipy.special import gammaln, logsumexp, ndtr, stdtr, stdtrit
 
 from bayestream.averaging import AveragedState
+from bayestream.cli.appended import Appended, Mark, content_until
 from bayestream.cli.sources import Source
 from bayestream.evaluation.changes import (
     Change,
@@ -39,6 +38,7 @@ from bayestream.types import Estimator, Example, State
 
 _SHOWN = 5  # skipped rows on the screen
 _ROUNDS = 60  # at most, of a search for a quantile
+_SCORES = "scores.f64"  # each row's losses and weights of drifts, beside the checkpoints
 _NOT_FINITE = "not finite"  # where a forecast should stand
 
 
@@ -60,6 +60,8 @@ class Writer(Protocol):
     header: Sequence[str]
     losses: Losses
 
+    counts: NDArray[Any]  # of the classes so far; none of numbers
+
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """The rows' forecasts as `values` has them."""
         ...
@@ -71,6 +73,7 @@ class Numbers:
     def __init__(self) -> None:
         self.header: Sequence[str] = ("place", "target", "forecast", "deviation", "low", "high")
         self.losses: Losses = {("", "rmse"): 2, ("running mean", "rmse"): 2, ("", "nlpd"): 1}
+        self.counts = np.zeros(0)
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """In the units of the target; blank until those are known."""
@@ -105,7 +108,7 @@ class Labels:
         wrong = "misclassification"
         self.losses: Losses = {("", wrong): 1, ("most frequent class", wrong): 1, ("", "nlpd"): 1}
         self._source = source
-        self._counts = np.zeros(source.outputs)
+        self.counts = np.zeros(source.outputs)
         slots = [f"p{number}" for number in range(source.outputs)]
         self.header: Sequence[str] = ("place", "target", "forecast", "probability", *slots)
 
@@ -129,8 +132,8 @@ class Labels:
         label = np.where(known, y, 0).astype(int)
         frequent = np.empty(len(rows), int)
         for index in range(len(rows)):
-            frequent[index] = self._counts.argmax()
-            self._counts[label[index]] += known[index]
+            frequent[index] = self.counts.argmax()
+            self.counts[label[index]] += known[index]
         chance = probabilities[np.arange(len(rows)), label]
         chance = np.where(chance < 1e-38, 1e-38, chance)  # NaN stays
         wrong = (best != label) | ~finite
@@ -230,8 +233,16 @@ def _scored(losses: NDArray[Any], known: NDArray[Any]) -> NDArray[Any]:
 class Journal:
     """Everything forecast, written down as it comes: forecasts.csv, and skipped.csv if need be."""
 
-    def __init__(self, writer: Writer, size: int, out: Path, drifts: Sequence[float]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        size: int,
+        out: Path,
+        drifts: Sequence[float],
+        kept: Path | None = None,
+    ) -> None:
         self._writer, self._size, self._out = writer, size, out
+        self._kept = kept  # the folder of checkpoints, if it is to be continued
         self._drifts = np.array(drifts)  # of an average's settings
         self._speeds = array("d")  # row after row, the weight of each drift
         self._watch = Watch()
@@ -240,49 +251,89 @@ class Journal:
         self._recent = np.zeros((0, len(writer.losses)))
         self._skipped: list[Unreadable] = []  # the first few
         self._skips = 0
-        self._files = ExitStack()
+        self._marks: dict[str, Mark] = {}  # where files are gone on with
+        self._files: dict[str, Appended] = {}
         self.refused = self.updates = 0  # of the labels there were to learn from
 
     def __enter__(self) -> Journal:
-        self._out.mkdir(parents=True, exist_ok=True)
-        for name in ("skipped.csv", "scores.png"):
-            (self._out / name).unlink(missing_ok=True)  # an earlier run's
-        self._forecasts = self._open("forecasts.csv", self._writer.header)
+        (self._out / "scores.png").unlink(missing_ok=True)  # an earlier run's
+        if "skipped.csv" not in self._marks:
+            (self._out / "skipped.csv").unlink(missing_ok=True)
+        self._open(self._out / "forecasts.csv", self._writer.header)
+        if self._skips:
+            self._open(self._out / "skipped.csv")
+        if self._kept is not None:
+            self._open(self._kept / _SCORES)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._files.close()
+        for file in self._files.values():
+            file.close()
+
+    def to_json(self) -> dict[str, Any]:
+        """What a checkpoint needs of it, in plain JSON, once the disk has the rest in files."""
+        return {
+            "files": {name: file.mark() for name, file in self._files.items()},
+            "counts": self._writer.counts.tolist(),
+            "watch": self._watch.to_json(),
+            "changes": self._changes,
+            "skipped": self._skipped,
+            "skips": self._skips,
+            "refused": self.refused,
+            "updates": self.updates,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Be the journal that said so: its files are cut back to what they were then."""
+        self._marks = {name: Mark(*mark) for name, mark in saved["files"].items()}
+        self._writer.counts = np.array(saved["counts"])
+        self._watch = Watch.from_json(saved["watch"])
+        self._changes = [Change(*change) for change in saved["changes"]]
+        self._skipped = [Unreadable(*row) for row in saved["skipped"]]
+        self._skips = saved["skips"]
+        self.refused, self.updates = saved["refused"], saved["updates"]
+        if self._kept is None:
+            return
+        losses = len(self._writer.losses)
+        content = content_until(self._kept / _SCORES, self._marks[_SCORES])
+        rows = np.frombuffer(content).reshape(-1, losses + len(np.unique(self._drifts)))
+        self._all = array("d", rows[:, :losses].ravel())
+        self._speeds = array("d", rows[:, losses:].ravel())
+        self._recent = rows[-self._size :, :losses]
 
     def write(self, rows: Sequence[Encoded], records: Records) -> None:
         """Score forecasts, and write them down; say what could not be learnt from."""
         values = jax.tree.map(np.asarray, records.values)
         lines, losses, surprise = self._writer.write(rows, values)
-        if "weights" in values:
-            own = self._drifts[:, None] == np.unique(self._drifts)
-            self._speeds.extend((values["weights"] @ own).ravel())
+        own = self._drifts[:, None] == np.unique(self._drifts)
+        speeds = (
+            np.asarray(values["weights"], float) @ own if own.size else np.zeros((len(rows), 0))
+        )
+        self._speeds.extend(speeds.ravel())
         self._changes += filter(None, map(self._watch.add, surprise.tolist()))
         self.refused += len(records.refused)
         self.updates += records.updates
         self.skip([Unreadable(rows[each.position].place, each.reason) for each in records.refused])
         self._all.extend(losses.ravel())
         self._recent = np.concatenate([self._recent, losses])[-self._size :]
-        csv.writer(self._forecasts).writerows(lines)
+        self._files["forecasts.csv"].write_rows(lines)
+        if self._kept is not None:
+            self._files[_SCORES].write(np.column_stack([losses, speeds]).astype(float).tobytes())
 
     def skip(self, bad: Sequence[Unreadable]) -> None:
         """Write down what could not be read, or learnt from."""
         if bad and not self._skips:
-            self._refused = self._open("skipped.csv", Unreadable._fields)
+            self._open(self._out / "skipped.csv", Unreadable._fields)
         if bad:
-            csv.writer(self._refused).writerows(bad)
+            self._files["skipped.csv"].write_rows(bad)
         self._skipped = (self._skipped + list(bad))[:_SHOWN]
         self._skips += len(bad)
 
-    def _open(self, name: str, header: Sequence[str]) -> TextIO:
-        path = self._out / name
-        # Line by line: however the process ends, there is no half line.
-        file = self._files.enter_context(path.open("w", buffering=1, newline="", encoding="utf-8"))
-        csv.writer(file).writerow(header)
-        return file
+    def _open(self, path: Path, header: Sequence[str] = ()) -> None:
+        mark = self._marks.get(path.name)
+        self._files[path.name] = file = Appended(path, mark)
+        if mark is None and header:
+            file.write_rows([header])
 
     def skips(self) -> list[str]:
         """What was skipped, in lines; none if nothing was."""
@@ -297,6 +348,11 @@ class Journal:
     def count(self) -> int:
         """How many rows have been scored."""
         return len(self._all) // len(self._writer.losses)
+
+    @property
+    def scored(self) -> bool:
+        """Whether there was a target to score by."""
+        return not bool(np.isnan(self._joined()).all())
 
     def speeds(self) -> dict[str, NDArray[Any]]:
         """How fast the world moves: of each drift, slowest first, its weight row after row."""
@@ -332,9 +388,11 @@ class Journal:
         parts = [f"{metric} {v:.4g}" for (method, metric), v in found.items() if not method]
         return f"{', '.join(parts)} (last {self._size})"
 
-    def table(self, method: str) -> Table:
+    def table(
+        self, method: str, title: str = "Each row forecast before it was learnt from"
+    ) -> Table:
         """Scores over all rows, and over the last ones."""
-        table = Table(title="Each row forecast before it was learnt from")
+        table = Table(title=title)
         for column in ("", "score", "all rows", f"last {self._size}"):
             table.add_column(column, justify="left" if column in ("", "score") else "right")
         recent = self._means(self._recent)
@@ -378,10 +436,19 @@ def _mean(losses: NDArray[Any], power: float) -> float:
     return float(np.mean(known**power) ** (1 / power)) if known.size else np.nan
 
 
-def journal_for(source: Source, size: int, out: Path, drifts: Sequence[float] = ()) -> Journal:
-    """A journal for the source's kind of target; of an average, with its settings' drifts."""
+def journal_for(
+    source: Source,
+    size: int,
+    out: Path,
+    drifts: Sequence[float] = (),
+    kept: Path | None = None,
+) -> Journal:
+    """A journal for the source's kind of target; of an average, with its settings' drifts.
+
+    With a folder of checkpoints, what it remembers of every row is kept there too.
+    """
     writer = Labels(source) if source.task == "classification" else Numbers()
-    return Journal(writer, size, out, drifts)
+    return Journal(writer, size, out, drifts, kept)
 
 
 def _short(value: float) -> str:

@@ -12,7 +12,7 @@ except ImportError:
 
 from bayestream.cli.errors import plainly
 
-COMMANDS = ("demo", "run", "tune", "bandit", "reproduce", "data")
+COMMANDS = ("demo", "run", "predict", "tune", "bandit", "reproduce", "data")
 
 
 def application(named: str = "") -> typer.Typer:

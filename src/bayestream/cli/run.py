@@ -15,17 +15,19 @@ from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal, journal_for, record
 from bayestream.cli.outputs import Screen, whole
+from bayestream.cli.resume import Resumable, call_of
 from bayestream.evaluation import plots
 from bayestream.running.refusals import check_most
 from bayestream.running.run import learn
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.tables import Unreadable, stacked
-from bayestream.types import Estimator
+from bayestream.types import Estimator, State
 
 _LINES = 20  # of rolling scores, about, on the screen
 
 
 def run(
+    context: typer.Context,
     data: sources.Data,
     target: sources.Target = "",
     task: sources.TaskName = "regression",
@@ -51,6 +53,10 @@ def run(
     limit: sources.Limit = None,
     seed: Annotated[int, typer.Option(help="Of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for forecasts and picture.")] = Path("out/run"),
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder to save the run in, and to go on from.")
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Rows from one checkpoint to the next.")] = 1000,
 ) -> None:
     """Learn from rows one by one, each forecast before it is learnt from.
 
@@ -67,6 +73,13 @@ def run(
     `bayestream run --data my.csv --target price --method lofi --set drift=1e-5`
 
     `bayestream run --data river/Phishing --hidden 20`
+
+    With a checkpoint folder, a run that was ended in whatever way (kill -9, a power cut) goes on at
+    its last checkpoint when the same command is given again, and ends as if nothing had happened;
+    rows that were added to the data meanwhile are learnt too. Standard input must be what it was,
+    from its beginning; the rows that have been learnt from are skipped.
+
+    `bayestream run --data my.csv --target price --checkpoint saved --every 5000`
 
     Ctrl-C, or SIGTERM, ends the run with its summary and exit code 130; a second one ends it at
     once. So a live source is learnt from until then:
@@ -93,15 +106,32 @@ def run(
         config=config,
         otherwise=learners.SELF_TUNING,
     )
-    learner = learners.learner(source, learners.layers(source, hidden), chosen)
+    sizes = learners.layers(source, hidden)
+    learner = learners.learner(source, sizes, chosen)
     console = Screen()
     console.print(
         f"{chosen.method}, {learner.model.size:,} weights, {source.inputs} inputs, {source.task} "
         f"of {source.outputs} output{'s' if source.outputs > 1 else ''}"
     )
-    journal = journal_for(source, window, out, learners.drifts(chosen))
+    journal = journal_for(source, window, out, learners.drifts(chosen), checkpoint)
+    about = {"call": call_of(context), "learner": chosen._asdict(), "sizes": sizes}
+    saved = Resumable(checkpoint, every, learner, about)
+    state = saved.begin(learner.init(jax.random.key(seed)), journal)
+    if saved.start:
+        console.print(saved, soft_wrap=True, markup=False, highlight=False)
+    rows = saved.rows(source)
     with journal:
-        _learn_all(learner, source, journal, console, seed=seed, block=block, on_bad=on_bad)
+        _learn_all(
+            learner,
+            state,
+            source._replace(rows=rows),
+            journal,
+            saved,
+            console,
+            seed=seed,
+            block=block,
+            on_bad=on_bad,
+        )
     if INTERRUPTS.requested:
         console.print(f"interrupted after {journal.count:,} rows")
     if journal.count:
@@ -116,8 +146,10 @@ def run(
 
 def _learn_all(
     learner: Estimator,
+    state: State,
     source: sources.Source,
     journal: Journal,
+    saved: Resumable,
     console: Screen,
     *,
     seed: int,
@@ -125,25 +157,37 @@ def _learn_all(
     on_bad: str,
 ) -> None:
     threading.Thread(target=plots.prepare, daemon=True).start()  # while XLA is at work
-    state = learner.init(jax.random.key(seed))
+    cut_short = False
     every = max(block, (source.total or 1000 * _LINES) // _LINES // block * block)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
-        line = bar.add_task("learning", total=source.total)
-        for rows, bad in _blocks(INTERRUPTS.until(source.rows), block):
+        line = bar.add_task("learning", total=source.total, completed=saved.start)
+        for rows, bad in _blocks(source.rows, block):
+            cut_short = INTERRUPTS.requested
+            if cut_short:  # the encoder may be in the midst of a row: save what was before
+                saved.save(state, journal)
             if bad and on_bad == "raise":
                 raise ValueError(f"{bad[0].place}: {bad[0].reason}.")
             journal.skip(bad)
             if rows:
-                key = jax.random.fold_in(jax.random.key(seed), journal.count)
-                stream = stacked(rows, source.task, source.inputs)
                 state, records = learn(
-                    learner, state, stream, record=record, key=key, progress=False, size=block
+                    learner,
+                    state,
+                    stacked(rows, source.task, source.inputs),
+                    record=record,
+                    key=jax.random.key(seed),
+                    progress=False,
+                    size=block,
+                    first=journal.count,
                 )
                 journal.write(rows, records)
+            if not cut_short:
+                saved.reached(state, journal, source)
             bar.update(line, advance=len(rows) + len(bad), description=journal.line())
             if len(rows) == block and journal.count % every == 0:
                 bar.console.print(f"{journal.count:>9,} rows  {journal.line()}")
+    if not cut_short:
+        saved.save(state, journal)
 
 
 def _blocks(

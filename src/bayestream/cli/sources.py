@@ -11,7 +11,7 @@ import typer
 
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.streams import datasets, files, river_sets, tables
-from bayestream.streams.encoder import Encoded, Task
+from bayestream.streams.encoder import Encoded, Encoder, Task
 from bayestream.streams.tables import Unreadable
 from bayestream.types import Stream
 
@@ -43,6 +43,7 @@ class Source(NamedTuple):
     total: int | None  # rows, where that is known
     names: Sequence[str] | dict[str, int]  # of the classes seen so far, in their order
     at_rest: bool  # does its order mean nothing?
+    encoder: Encoder | None = None  # of a table
 
     def stream(self) -> tuple[Stream, list[Unreadable]]:
         """All of it in memory, and what could not be read."""
@@ -88,7 +89,9 @@ def opened(
     kind = cast(Task, task)
     with INTERRUPTS.waiting():
         encoder, items = tables.encoded(rows, target=target, task=kind, classes=classes, **options)
-    return Source(items, encoder.inputs, encoder.outputs, kind, total, encoder.classes, False)
+    return Source(
+        items, encoder.inputs, encoder.outputs, kind, total, encoder.classes, False, encoder
+    )
 
 
 def _of_stream(

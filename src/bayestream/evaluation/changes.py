@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,18 @@ class Watch:
         self._sum = self._mean = 0.0
         self._since, self._quiet_until = 0, _WARM_UP
         self._total = 0.0
+
+    def to_json(self) -> dict[str, float]:
+        """All it remembers, in plain numbers."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, float]) -> Watch:
+        """The watch that said so."""
+        found = cls()
+        for name in vars(found):
+            setattr(found, name, saved[name])
+        return found
 
     def add(self, surprise: float) -> Change | None:
         """The next row's; an alarm, where it is one. NaN, where nothing was forecast, is none."""

@@ -87,6 +87,7 @@ class Encoder:
                 raise ValueError(
                     f"{role} must be a whole number, {lowest} or above, got {value!r}."
                 )
+        self._options = {"slots": slots, "classes": classes, "ignore": [*ignore]}
         self.columns, self.target = columns, target
         self.task: Task = task
         self.outputs = classes if task == "classification" else 1
@@ -96,6 +97,36 @@ class Encoder:
         self._categories = {name: Slots(slots) for name in columns.categorical}
         self._labels = Statistics()
         self._known = {*self._numbers, *columns.categorical, target, *ignore}
+
+    def to_json(self) -> dict[str, Any]:
+        """All it has learnt from the rows so far, in plain JSON.
+
+        >>> encoder = Encoder(Columns(("a",), ("b",)), target="y", task="regression", slots=3)
+        >>> _ = encoder.encode({"a": 1, "b": "u", "y": 2})
+        >>> copy = Encoder.from_json(encoder.to_json())
+        >>> [each.encode({"a": 3, "b": "v", "y": 2}).x.tolist() for each in (copy, encoder)]
+        [[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 1.0, 0.0]]
+        """
+        return {
+            "columns": {name: [*columns] for name, columns in self.columns._asdict().items()},
+            "options": {"target": self.target, "task": self.task, **self._options},
+            "numbers": {name: each.to_json() for name, each in self._numbers.items()},
+            "categories": {name: [*slots.names] for name, slots in self._categories.items()},
+            "labels": self._labels.to_json(),
+            "classes": [*self.classes],
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Encoder:
+        """The encoder that said so: it knows the same rows, and shares nothing with the other."""
+        columns = Columns(**{name: tuple(names) for name, names in saved["columns"].items()})
+        found = cls(columns, **saved["options"])
+        found._numbers = {k: Statistics.from_json(each) for k, each in saved["numbers"].items()}
+        for name, names in saved["categories"].items():
+            found._categories[name].names = {each: slot for slot, each in enumerate(names)}
+        found._labels = Statistics.from_json(saved["labels"])
+        found.classes = {name: number for number, name in enumerate(saved["classes"])}
+        return found
 
     @property
     def inputs(self) -> int:

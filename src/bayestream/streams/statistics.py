@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median_low
+from typing import Any
 
 # A value farther off than so many typical distances is absurd; of a Gaussian, than 43 deviations.
 LIMIT = 64.0
@@ -50,6 +51,19 @@ class Statistics:
         # Moments about the origin of what counts. It counts itself: little is lost by cancellation.
         self._counted = self._off_origin = 0
         self._sum = self._sum_distances = self._squares = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it in plain numbers and lists."""
+        return {**vars(self), "_sample": list(self._sample), "_distances": [*self._distances]}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Statistics:
+        """What `to_json` has said."""
+        found = cls()
+        for name in vars(found):
+            setattr(found, name, saved[name])
+        found._sample, found._distances = deque(found._sample), [*found._distances]
+        return found
 
     def add(self, value: float) -> bool:
         """One more value, below 1e100 so that squares are finite; whether it counts."""

@@ -1,0 +1,150 @@
+"""How `bayestream run` goes on after a kill: what it saves beside the belief, and what must agree.
+
+The rows that had been read are read and encoded once more, which takes a fraction of the time of
+learning, and their checksum must be that of the checkpoint: if the data or how they are read have
+changed, that is found out before anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.journal import Journal
+from bayestream.cli.sources import Source
+from bayestream.running import checkpoint
+from bayestream.running.folder import File, files, read
+from bayestream.streams.encoder import Encoded
+from bayestream.streams.tables import Unreadable
+from bayestream.types import Estimator, State
+
+# Options that may differ from one call to the next; what the data say is checked row by row.
+_FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config"}
+
+
+class Place(NamedTuple):
+    """Where in the data a run is, between two blocks."""
+
+    rows: int = 0  # read, good or bad
+    checksum: int = 0  # of all of them
+    encoder: Any = None  # what it knows by then; of a built-in stream, which has none, None
+
+
+class Resumable:
+    """The checkpoints of one run; without a folder it begins anew, and saves nothing."""
+
+    def __init__(self, folder: Path | None, every: int, learner: Estimator, about: Any) -> None:
+        self._folder, self._every, self._learner = folder, every, learner
+        self._about = about  # the call's options, and what `bayestream predict` makes a learner of
+        self._place = self._reading = Place()
+        self._file = newest(folder) if folder is not None and files(folder) else None
+        self._saved = 0 if self._file is None else int(self._file.header["step"])
+
+    @property
+    def start(self) -> int:
+        """How many rows an earlier call has learnt from."""
+        return 0 if self._file is None else int(self._file.header["step"])
+
+    def begin(self, otherwise: State, journal: Journal) -> State:
+        """The state to go on from, with the journal as it was then; else the one to begin with."""
+        if self._file is None:
+            return otherwise
+        notes = run_notes(self._file)
+        _check_call(notes["call"], self._about["call"], self._file)
+        found = checkpoint.filled(self._file, self._learner)
+        journal.restore(notes["journal"])
+        return found.state
+
+    def rows(self, source: Source) -> Iterator[Encoded | Unreadable]:
+        """Those that have not been learnt from yet; those that have must be what they were."""
+        rows = self._counted(INTERRUPTS.until(source.rows))
+        for _ in islice(rows, self.start):
+            pass
+        file = None if INTERRUPTS.requested else self._file
+        if file is not None and self._reading.checksum != run_notes(file)["checksum"]:
+            raise ValueError(
+                f"--data must begin with the {self.start:,} rows that {file.path} has learnt "
+                "from, and does not; to begin anew, name another --checkpoint folder."
+            )
+        self._place = self._reading
+        return rows
+
+    def reached(self, state: State, journal: Journal, source: Source) -> None:
+        """All rows so far are learnt from; save them, if it is time."""
+        if self._folder is None:
+            return
+        # Now, not when it is saved: an interrupt may come while the encoder reads a row.
+        encoder = None if source.encoder is None else source.encoder.to_json()
+        self._place = self._reading._replace(encoder=encoder)
+        if self._place.rows - self._saved >= self._every:
+            self.save(state, journal)
+
+    def save(self, state: State, journal: Journal) -> None:
+        """Save what is new since the last time."""
+        if self._folder is None or self._place.rows == self._saved:
+            return
+        rows, checksum, encoder = self._place
+        notes = {"checksum": checksum, "encoder": encoder, "journal": journal.to_json()}
+        checkpoint.save_step(
+            self._folder, self._learner, state, step=rows, notes={**self._about, **notes}
+        )
+        self._saved = rows
+
+    def __str__(self) -> str:
+        if self._file is None:
+            return ""
+        return f"continues at row {self.start + 1:,}, from {self._file.path}"
+
+    def _counted(self, items: Iterator[Encoded | Unreadable]) -> Iterator[Encoded | Unreadable]:
+        for item in items:
+            rows, checksum, _ = self._reading
+            self._reading = Place(rows + 1, zlib.crc32(_content(item), checksum))
+            yield item
+
+
+def newest(folder: Path) -> File:
+    """The newest checkpoint of a folder; a damaged one that was skipped is said to be."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        file = read(folder)
+    for each in said:
+        typer.echo(f"warning: {each.message}", err=True)
+    return file
+
+
+def run_notes(file: File) -> Mapping[str, Any]:
+    """What `bayestream run` has saved beside the belief."""
+    notes = file.header.get("notes")
+    if not isinstance(notes, dict) or "journal" not in notes:
+        raise ValueError(f"{file.path} must be a checkpoint of `bayestream run`, and is not.")
+    return notes
+
+
+def call_of(context: typer.Context) -> dict[str, Any]:
+    """The options that a later call must share, as plain JSON."""
+    named = {name: value for name, value in context.params.items() if name not in _FREE}
+    return json.loads(json.dumps(named, default=str))
+
+
+def _check_call(saved: Mapping[str, Any], here: Mapping[str, Any], file: File) -> None:
+    for name in sorted(saved.keys() & here.keys()):
+        if saved[name] != here[name]:
+            option = "--set" if name == "given" else f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"{option} must be {saved[name]}, as in {file.path}, got {here[name]}; "
+                "to begin anew, name another --checkpoint folder."
+            )
+
+
+def _content(item: Encoded | Unreadable) -> bytes:
+    if isinstance(item, Unreadable):
+        return repr(tuple(item)).encode()
+    return f"{item.place}\n{item.y!r}\n{item.target}\n".encode() + item.x.tobytes()
