@@ -21,7 +21,8 @@ class Mark(NamedTuple):
 class Appended:
     """A file to which lines are added; however the process ends, there is no half line.
 
-    With a mark, it goes on there: what was written since is cut off, since it will come again.
+    With a mark, it goes on there: what was written since is cut off, since it will come again. Ask
+    `content_until` first whether the rest is still what it was.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "a.csv"
@@ -38,8 +39,6 @@ class Appended:
     def __init__(self, path: Path, mark: Mark | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._size, self._checksum = Mark(0, 0) if mark is None else mark
-        if mark is not None:
-            content_until(path, mark)
         self._file = path.open("wb" if mark is None else "r+b", buffering=0)
         self._file.truncate(self._size)
         self._file.seek(self._size)

@@ -259,11 +259,11 @@ class Journal:
         (self._out / "scores.png").unlink(missing_ok=True)  # an earlier run's
         if "skipped.csv" not in self._marks:
             (self._out / "skipped.csv").unlink(missing_ok=True)
-        self._open(self._out / "forecasts.csv", self._writer.header)
+        self._open("forecasts.csv", self._writer.header)
         if self._skips:
-            self._open(self._out / "skipped.csv")
+            self._open("skipped.csv")
         if self._kept is not None:
-            self._open(self._kept / _SCORES)
+            self._open(_SCORES)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -286,17 +286,17 @@ class Journal:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Be the journal that said so: its files are cut back to what they were then."""
         self._marks = {name: Mark(*mark) for name, mark in saved["files"].items()}
+        content = {
+            name: content_until(self._path(name), mark) for name, mark in self._marks.items()
+        }
         self._writer.counts = np.array(saved["counts"])
         self._watch = Watch.from_json(saved["watch"])
         self._changes = [Change(*change) for change in saved["changes"]]
         self._skipped = [Unreadable(*row) for row in saved["skipped"]]
         self._skips = saved["skips"]
         self.refused, self.updates = saved["refused"], saved["updates"]
-        if self._kept is None:
-            return
         losses = len(self._writer.losses)
-        content = content_until(self._kept / _SCORES, self._marks[_SCORES])
-        rows = np.frombuffer(content).reshape(-1, losses + len(np.unique(self._drifts)))
+        rows = np.frombuffer(content[_SCORES]).reshape(-1, losses + len(np.unique(self._drifts)))
         self._all = array("d", rows[:, :losses].ravel())
         self._speeds = array("d", rows[:, losses:].ravel())
         self._recent = rows[-self._size :, :losses]
@@ -323,17 +323,20 @@ class Journal:
     def skip(self, bad: Sequence[Unreadable]) -> None:
         """Write down what could not be read, or learnt from."""
         if bad and not self._skips:
-            self._open(self._out / "skipped.csv", Unreadable._fields)
+            self._open("skipped.csv", Unreadable._fields)
         if bad:
             self._files["skipped.csv"].write_rows(bad)
         self._skipped = (self._skipped + list(bad))[:_SHOWN]
         self._skips += len(bad)
 
-    def _open(self, path: Path, header: Sequence[str] = ()) -> None:
-        mark = self._marks.get(path.name)
-        self._files[path.name] = file = Appended(path, mark)
+    def _open(self, name: str, header: Sequence[str] = ()) -> None:
+        mark = self._marks.get(name)
+        self._files[name] = file = Appended(self._path(name), mark)
         if mark is None and header:
             file.write_rows([header])
+
+    def _path(self, name: str) -> Path:
+        return (self._kept if name == _SCORES and self._kept else self._out) / name
 
     def skips(self) -> list[str]:
         """What was skipped, in lines; none if nothing was."""
