@@ -20,7 +20,7 @@ from river import drift
 from streams import CASES, forecasts
 
 import bayestream as bs
-from bayestream.cli.journal import distribution
+from bayestream.cli.mixtures import distribution
 from bayestream.evaluation.changes import Watch, surprise_of_classes, surprise_of_numbers
 
 

@@ -37,7 +37,8 @@ from river import (
 from river.datasets import synth
 
 import bayestream as bs
-from bayestream.cli.journal import distribution, log_density, record
+from bayestream.cli.journal import record
+from bayestream.cli.mixtures import distribution, log_density
 
 ROWS = 6000  # of a generator
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayestream as bs
-from bayestream.cli import journal
+from bayestream.cli import mixtures
 from bayestream.cli.main import application
 from bayestream.forecasts import CategoricalForecast
 
@@ -128,11 +128,11 @@ def test_densities_distributions_and_quantiles_in_the_journal_are_the_forecasts_
     parts = np.array([[0.5, 1.0, 2.0, np.inf], [0.2, 0.0, 1.0, 3.0], [0.3, 0.0, 1.0, 8.0]])
     parts = np.repeat(parts[None], 3, axis=0)
     expected = forecast.log_density(jnp.asarray(y)[:, None])
-    np.testing.assert_allclose(journal.log_density(y, parts), expected, rtol=1e-12)
+    np.testing.assert_allclose(mixtures.log_density(y, parts), expected, rtol=1e-12)
     expected = forecast.cdf(jnp.asarray(y)[:, None])[:, 0]
-    np.testing.assert_allclose(journal.distribution(y, parts), expected, rtol=1e-9)
+    np.testing.assert_allclose(mixtures.distribution(y, parts), expected, rtol=1e-9)
     for level, expected in zip((0.05, 0.95), forecast.interval(0.9), strict=True):
-        np.testing.assert_allclose(journal.quantile(level, parts), expected[:, 0], rtol=1e-6)
+        np.testing.assert_allclose(mixtures.quantile(level, parts), expected[:, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--set", "drift=1e260"], 1)])
