@@ -60,12 +60,12 @@ def write_table(path: Path) -> None:
 
 
 def cli(folder: Path) -> None:
-    from bayestream.cli.main import app
+    from bayestream.cli.main import application
 
     call = ["run", "--data", folder.parent / "table.csv", "--target", "y", "--method", "lofi"]
     call += ["--hidden", 3, "--rank", 2, "--block", EVERY, "--out", folder / "out"]
     call += ["--checkpoint", folder / "saved", "--every", 2 * EVERY]
-    app([str(argument) for argument in call], standalone_mode=False)
+    application()([str(argument) for argument in call], standalone_mode=False)
 
 
 def live(run: Callable[[Path], None], folder: Path, before: float, after: float) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayestream as bs
-from bayestream.cli import mixtures
+from bayestream.cli import journal, mixtures
 from bayestream.cli.main import application
 from bayestream.forecasts import CategoricalForecast
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import bayestream as bs
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.main import app
+from bayestream.cli.main import application
 from bayestream.running.folder import files, read
 
 RUNNER = CliRunner()
@@ -28,7 +28,7 @@ def write_table(path):
 
 
 def call(*arguments, code=0, **options):
-    result = RUNNER.invoke(app, [str(argument) for argument in arguments], **options)
+    result = RUNNER.invoke(application(), [str(argument) for argument in arguments], **options)
     assert result.exit_code == code, result.output
     return result.output
 
