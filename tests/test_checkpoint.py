@@ -18,6 +18,7 @@ import pytest
 import bayestream as bs
 from bayestream.running import envelope, folder
 from bayestream.running.checkpoint import CheckpointError, DamagedCheckpointError
+from bayestream.running.run import learn
 
 RNG = np.random.default_rng(0)
 XS = RNG.normal(size=(1000, 2))
@@ -84,6 +85,17 @@ def test_half_a_run_saved_and_loaded_and_the_other_half_is_the_whole_run(name, h
     assert_equal(records.values, jax.tree.map(lambda rows: rows[half:], all_records.values))
     if half == 500:  # chunks are of that size in any case
         assert_equal(whole, bs.run(learner, start, stream(1000), key=KEY)[0])
+
+
+@pytest.mark.slow
+def test_blocks_that_know_their_first_position_draw_what_one_run_draws(tmp_path):
+    learner = learner_of("slang")
+    state = start = learner.init(jax.random.key(0))
+    for first in (0, 20):
+        block = stream(40).select(range(first, first + 20))
+        state, _ = learn(learner, state, block, key=KEY, size=20, first=first)
+    saved = bs.Checkpoints(tmp_path, 20)
+    assert_equal(state, bs.run(learner, start, stream(40), key=KEY, checkpoints=saved)[0])
 
 
 def go_on(path: Path, late: bool) -> None:
