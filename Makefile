@@ -39,7 +39,7 @@ lint: $(VENV)/.work
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
-	$(BIN)/mkdocs build --quiet --strict --site-dir out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir out/site
 
 # On an otherwise idle machine, about 25 minutes.
 bench: $(VENV)/.use
