@@ -174,7 +174,7 @@ ffi::Error dlr_spread(ffi::ThreadPool pool, ffi::Span<const std::int64_t> layout
                              wait[0], wait[1], wait[2], wait[3], nullptr,
                              const_cast<Real*>(diag.typed_data()) + place(diag, 1, *out, b),
                              const_cast<Real*>(factor.typed_data()) + place(factor, 2, *out, b),
-                             false, nullptr, false};
+                             /*known=*/true, nullptr, false};  // nobody asks for W W'
     spread(task, layers, kernels, parts, run, out->typed_data() + b * squared);
   });
   return ffi::Error::Success();

@@ -57,6 +57,8 @@ def times(rows: Rows, vectors: Array) -> Array:
             one = jnp.ones(d.shape[2], d.dtype)
             parts = jax.vmap(products, (None, 0, None), out_axes=1)(long, d, one)
             total += a * parts.reshape(*vectors.shape[:-1], *d.shape[:2])
+        elif len(a) == 1:  # a sum makes vectors as it goes; a product has them written out first
+            total += (jnp.sum(v * a[0][:, None], axis=-2) @ d[0].T)[..., None, :]
         else:
             total += jnp.einsum("...no,nko->...nk", jnp.einsum("...io,ni->...no", v, a), d)
     return total.reshape(*vectors.shape[:-1], count(rows))
