@@ -37,13 +37,20 @@ def test_broken_rows_are_reported_with_their_line_and_reason(csv_file):
     table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
     assert [(s.place, s.reason) for s in table.skipped] == [
         ("my.csv line 5", "has 2 fields where the header has 4"),
-        ("my.csv line 6", "column size: 'oops' is not a number"),
     ]
     with pytest.raises(ValueError, match=r"my\.csv line 5: has 2 fields where the header has 4\."):
         bs.streams.table(csv_file, **OPTIONS)
 
 
-def test_columns_are_told_apart_by_their_first_value(csv_file):
+def test_a_cell_that_is_no_number_counts_as_missing_and_is_reported(csv_file):
+    table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
+    assert table.columns.numeric == ("size",)
+    np.testing.assert_array_equal(table.stream.examples.x[[2, 3], 0], 0)
+    said = "column size: 1 cell counts as missing; 'oops' is not a number (my.csv line 6)"
+    assert table.said[-1] == said
+
+
+def test_columns_are_told_apart_by_their_first_values(csv_file):
     table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
     assert table.columns == bs.streams.Columns(("size",), ("colour",), ("when",))
     forced = bs.streams.table(csv_file, on_bad="skip", categorical=["when"], **OPTIONS)
@@ -56,16 +63,32 @@ def test_a_missing_input_is_the_mean_and_a_missing_label_is_nan(csv_file):
     table = bs.streams.table(csv_file, on_bad="skip", **OPTIONS)
     x, y = table.stream.examples.x, table.stream.examples.y
     assert x[2, 0] == 0
-    assert np.isnan(y[:, 0]).tolist() == [False, False, False, True]
-    assert table.rows[3].target is None
-    # red, blue and "missing" have inputs of their own.
-    assert x[:, 8:].argmax(axis=1).tolist() == [0, 1, 0, 2]  # after a number and a date's seven
+    assert np.isnan(y[:, 0]).tolist() == [False, False, False, False, True]
+    assert table.rows[4].target is None
+    colours = x[:, 8:]  # after a number and a date's seven
+    assert colours[:4].argmax(axis=1).tolist() == [0, 1, 0, 0]
+    np.testing.assert_array_equal(colours[4], 0)  # missing
 
 
-def test_categories_without_a_free_slot_share_the_last():
-    rows = [{"c": name, "y": 0.0} for name in "abcda"]
-    x = bs.streams.table(rows, target="y", task="regression", slots=3).stream.examples.x
-    assert x.argmax(axis=1).tolist() == [0, 1, 2, 2, 0]
+def test_categories_without_a_free_slot_share_the_last_and_are_counted():
+    rows = [{"c": name, "y": 0.0} for name in "abcdca"]
+    found = bs.streams.table(rows, target="y", task="regression", slots=3)
+    assert found.stream.examples.x.argmax(axis=1).tolist() == [0, 1, 2, 2, 2, 0]
+    assert found.said[-1] == (
+        "column c: 2 categories came too late and share one input, in 3 rows, 'c' first; "
+        "--slots 5 for all"
+    )
+
+
+def test_forty_cities_have_forty_slots_and_room_for_more():
+    rows = [{"city": f"city {n % 40}", "y": 1.5} for n in range(400)]
+    rows += [{"city": f"late {n}", "y": 1.5} for n in range(13)]
+    found = bs.streams.table(rows, target="y")
+    x = found.stream.examples.x
+    assert x.shape[1] == 40 + 12 + 1  # a quarter and two to spare, and one for all others
+    assert len(np.unique(x[:400], axis=0)) == 40
+    assert "  city  category  40 names, room for 12 more" in found.said
+    assert found.said[-1].startswith("column city: 1 categories came too late")
 
 
 def test_numbers_are_standardised_with_the_rows_so_far():
@@ -111,17 +134,32 @@ def test_what_comes_later_changes_nothing_before(rows, data):
 
 def test_classes_are_numbered_as_they_appear_and_too_many_are_refused():
     rows = [({"x": 1.0}, label) for label in ("no", "yes", None, "maybe", "no")]
-    table = bs.streams.table(rows, target="label", task="classification", classes=2, on_bad="skip")
+    options = {"target": "label", "task": "classification", "classes": 2}
+    table = bs.streams.table(rows, head=3, on_bad="skip", **options)
     assert table.classes == ("no", "yes")
     np.testing.assert_array_equal(table.stream.examples.y, [0, 1, np.nan, 0])
-    assert table.skipped[0] == ("row 4", "column label: 'maybe' is one more class than 2")
+    reason = "column label: 'maybe' is one more class than the 2 there is room for (--classes)"
+    assert table.skipped[0] == ("row 4", reason)
+    message = "classes must be at least 3, as many as label has in all 5 rows, got 2"
+    with pytest.raises(ValueError, match=message):
+        bs.streams.table(rows, **options)
+
+
+def test_classes_beyond_the_first_rows_have_room_to_spare():
+    rows = [{"x": 1.5, "y": f"k{n // 10}"} for n in range(60)]
+    found = bs.streams.table(rows, target="y", head=30, on_bad="skip")
+    (line,) = (line for line in found.said if " target " in line)
+    assert line.endswith("3 classes in the first 30 rows, and room for 2 more")
+    assert found.classes == ("k0", "k1", "k2", "k3", "k4")
+    assert len(found.skipped) == 10
 
 
 def test_a_refused_row_teaches_nothing():
-    rows = [{"x": 1.0, "y": "a"}, {"x": "bad", "y": "b"}, {"x": 2.0, "y": "c"}]
-    found = bs.streams.table(rows, target="y", task="classification", on_bad="skip")
+    rows = [{"x": 1.0, "y": "a"}, {"x": 5.0, "new": 1, "y": "b"}, {"x": 2.0, "y": "c"}]
+    found = bs.streams.table(rows, target="y", task="classification", head=1, on_bad="skip")
     assert found.classes == ("a", "c")
     assert [row.classes for row in found.rows] == [0, 1]  # known before each
+    np.testing.assert_allclose(found.stream.examples.x[:, 0], [0, 1])
 
 
 def test_units_are_not_known_before_ten_labels():
@@ -130,13 +168,18 @@ def test_units_are_not_known_before_ten_labels():
     assert np.isnan(scales).tolist() == [True] * 10 + [False] * 2
 
 
-@pytest.mark.parametrize("value", ["1e200", 10**400, float("inf"), "oops", [1, 2]])
-def test_a_number_that_cannot_be_squared_is_refused(value):
-    rows = [{"x": 1.0, "y": 1.0}, {"x": value, "y": 1.0}, {"x": 3.0, "y": 1.0}]
-    found = bs.streams.table(rows, target="y", task="regression", on_bad="skip")
-    assert found.skipped[0].place == "row 2"
-    assert found.skipped[0].reason.startswith("column x: ")
-    np.testing.assert_allclose(found.stream.examples.x[:, 0], [0, 1])
+@pytest.mark.parametrize(
+    "value", ["1e200", 10**400, float("inf"), "oops", [1, 2]], ids=lambda value: repr(value)[:5]
+)
+def test_a_number_that_cannot_be_squared_is_missing(value):
+    rows = [{"x": 1.0, "y": 1.0}, {"x": value, "y": value}, {"x": 3.0, "y": 1.0}]
+    found = bs.streams.table(rows, target="y", task="regression")
+    np.testing.assert_allclose(found.stream.examples.x[:, 0], [0, 0, 1])
+    assert np.isnan(found.stream.examples.y[:, 0]).tolist() == [False, True, False]
+    assert [line.split(";")[0] for line in found.said[-2:]] == [
+        "column x: 1 cell counts as missing",
+        "column y: 1 cell counts as missing",
+    ]
 
 
 def test_dates_of_every_kind_are_seconds():
@@ -169,24 +212,33 @@ def test_dates_fall_into_the_day_the_week_and_the_year():
 
 def test_broken_text_is_reported_where_it_is(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_bytes('a,y\n1,1\n"x\ny",2\n\xe9,3\n"never,4\n5,5\n'.encode("latin-1"))
+    text = 'a,y\n1,1\n"x\ny",2\nÉ\xe9,3\nÄ,4\n"never,5\n6,6\n'.encode()
+    path.write_bytes(text.replace("é".encode(), b"\xe9"))
     rows = list(read(path))
     assert [(row.place, row.problem) for row in rows] == [
         ("t.csv line 2", ""),
         ("t.csv lines 3 to 4", ""),
         ("t.csv line 5", "is not UTF-8"),
-        ("t.csv lines 6 to 7", "unexpected end of data"),
+        ("t.csv line 6", ""),
+        ("t.csv lines 7 to 8", "opens a quote that is never closed"),
     ]
     cut = tmp_path / "t.csv.gz"
     cut.write_bytes(gzip.compress(b"a,y\n" + b"1,1\n" * 5000)[:-20])
     assert list(read(cut))[-1].problem == "is cut off: the file is not whole"
 
 
-def test_words_for_nothing_are_classes_but_not_numbers():
-    rows = [{"x": "?", "y": "none"}, {"x": 1.0, "y": "?"}, {"x": 2.0, "y": ""}]
-    found = bs.streams.table(rows, target="y", task="classification")
-    assert found.classes == ("none", "?")
-    assert found.columns.numeric == ("x",)
+@pytest.mark.parametrize("nothing", ["", " ", "NA", "n/a", "nan", "null", "None", "?", "-", "#N/A"])
+def test_one_word_for_missing_in_every_column(nothing):
+    rows = [[str(n), f"2024-01-0{n}", "ab"[n % 2], ["no", "yes"][n % 2]] for n in range(1, 9)]
+    names = ("x", "when", "c", "y")
+    rows = [dict(zip(names, row, strict=True)) for row in [[nothing] * 4, *rows]]
+    found = bs.streams.table(rows, target="y")
+    assert found.classes == ("yes", "no")
+    assert found.columns == bs.streams.Columns(("x",), ("c",), ("when",))
+    assert found.stream.examples.x.shape == (9, 1 + 7 + 3)
+    np.testing.assert_array_equal(found.stream.examples.x[0], 0)
+    assert np.isnan(found.stream.examples.y[0])
+    assert found.rows[0].target is None
 
 
 def test_files_are_counted(tmp_path):
@@ -218,7 +270,7 @@ def test_every_kind_of_source_gives_the_same_rows(tmp_path, monkeypatch):
     same_rows([({"a": row["a"]}, row["b"]) for row in rows])
     same_rows([(np.array([row["a"]]), row["b"]) for row in rows])
     for written in (lines, text, "\ufeff" + text):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(written))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(written.encode())))
         same_rows("-")
     folder = tmp_path / "parts"
     folder.mkdir()
@@ -239,10 +291,13 @@ def test_json_lines_that_are_not_objects_are_reported(tmp_path):
 
 def test_a_column_that_appears_late_is_not_dropped_in_silence():
     rows = [{"a": 1, "y": 1}, {"a": 2, "b": 5, "y": 2}]
-    found = bs.streams.table(rows, target="y", task="regression", on_bad="skip")
-    assert found.skipped[0].reason == "column b: was not there in the first rows; ignore it?"
-    kept = bs.streams.table(rows, target="y", task="regression", ignore=["b"])
-    assert len(kept.stream) == 2
+    options = {"target": "y", "task": "regression", "head": 1}
+    found = bs.streams.table(rows, on_bad="skip", **options)
+    assert found.skipped[0].reason == (
+        "column b: was not there in the first rows (--head N looks at more, --ignore leaves it out)"
+    )
+    assert len(bs.streams.table(rows, ignore=["b"], **options).stream) == 2
+    assert bs.streams.table(rows, **{**options, "head": 2}).columns.numeric == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -267,9 +322,9 @@ def test_sources_that_hold_nothing_are_refused(tmp_path):
         bs.streams.table(tmp_path / "no.csv", **OPTIONS)
     with pytest.raises(FileNotFoundError, match="must hold files of one of"):
         bs.streams.table(tmp_path, **OPTIONS)
-    (tmp_path / "notes.txt").write_text("words")
+    (tmp_path / "notes.md").write_text("words")
     with pytest.raises(ValueError, match="must end in one of"):
-        bs.streams.table(tmp_path / "notes.txt", **OPTIONS)
+        bs.streams.table(tmp_path / "notes.md", **OPTIONS)
     (tmp_path / "t.csv").write_text("a,y\n")
     with pytest.raises(ValueError, match="at least one row that can be read"):
         bs.streams.table(tmp_path / "t.csv", **OPTIONS)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayestream.streams.columns import Task
 from bayestream.streams.statistics import LIMIT, Statistics
+from bayestream.streams.values import PLAIN, NumberStyle, moment_of, name_of, number_of
 
-Task = Literal["regression", "classification"]
 # Labels before forecasts are scored: the units of the target are not known sooner.
 WARM_UP = 10
-_HUGE = 1e100  # the square of a number must be one
 _LARGEST = 1e15  # standardised label: learners square it in float32
-_UNREADABLE = (AttributeError, OverflowError, TypeError, ValueError)
 _CYCLES = np.array([1.0, 7.0, 365.2425]) * 86_400  # day, week and year, in seconds
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+_REMEMBERED = 100  # names that found no slot, to say how many there are
 
 
 class Encoded(NamedTuple):
@@ -48,12 +46,33 @@ class Slots:
     def __init__(self, size: int) -> None:
         self.size = size
         self.names: dict[str, int] = {}
+        self.late: list[str] = []  # the first that found none
+        self.shared = 0  # cells of those
 
     def of(self, name: str) -> int:
         """The category's own number, or the last."""
-        if name not in self.names and len(self.names) < self.size - 1:
+        if name in self.names:
+            return self.names[name]
+        if len(self.names) < self.size - 1:
             self.names[name] = len(self.names)
-        return self.names.get(name, self.size - 1)
+            return self.names[name]
+        self.shared += 1
+        if len(self.late) < _REMEMBERED and name not in self.late:
+            self.late.append(name)
+        return self.size - 1
+
+
+class Oddity:
+    """Cells of a column that could not be read, and count as missing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""  # and where that was
+
+    def add(self, problem: str, place: str) -> None:
+        """One more."""
+        self.count += 1
+        self.first = self.first or f"{problem}{f' ({place})' if place else ''}"
 
 
 class Encoder:
@@ -64,8 +83,11 @@ class Encoder:
     date is its seconds, as a number, and where in the day, the week and the year it falls: sine and
     cosine of each, times √2, or zeros where it is missing. The target is standardised as numbers
     are, but an absurd label stays one: how much it teaches is for the learner to decide. A category
-    takes the first free of `slots` inputs, and the last input stands for all that find none; a
-    missing one is a category like any other.
+    takes the first free of its column's `slots`, and the last stands for all that find none; a
+    missing one is zeros. Where a number or a date is expected, what is none counts as missing;
+    `notes` says how much of that there was.
+
+    All it knows lies in attributes that are numbers, text, and lists and dicts of these.
 
     >>> encoder = Encoder(Columns(("a",), ("b",)), target="y", task="regression", slots=3)
     >>> [encoder.encode({"a": a, "b": b, "y": 1}).x.tolist() for a, b in ((1, "u"), (3, "v"))]
@@ -79,22 +101,29 @@ class Encoder:
         target: str,
         task: Task,
         ignore: Sequence[str] = (),
-        slots: int = 10,
+        slots: int | Mapping[str, int] = 10,
         classes: int = 10,
+        orders: Mapping[str, str] | None = None,
     ) -> None:
-        for role, value, lowest in (("slots", slots, 1), ("classes", classes, 2)):
-            if value < lowest:
-                raise ValueError(
-                    f"{role} must be a whole number, {lowest} or above, got {value!r}."
-                )
-        self._options = {"slots": slots, "classes": classes, "ignore": [*ignore]}
+        """`slots` are of every column of categories or of each; `orders` are of columns of dates.
+
+        An order is "ymd", "dmy" or "mdy", the first unless said.
+        """
+        sizes = {c: slots if isinstance(slots, int) else slots[c] for c in columns.categorical}
+        lowest = (("classes", classes, 2), *(("slots", size, 1) for size in sizes.values()))
+        for role, value, least in lowest:
+            if value < least:
+                raise ValueError(f"{role} must be a whole number, {least} or above, got {value!r}.")
+        self._options = {"slots": sizes, "classes": classes, "ignore": [*ignore]}
         self.columns, self.target = columns, target
         self.task: Task = task
         self.outputs = classes if task == "classification" else 1
         self.classes: dict[str, int] = {}
+        self._orders = {name: (orders or {}).get(name, "ymd") for name in columns.dates}
         # Numbers first, then the seconds of dates; then what falls into cycles, then categories.
         self._numbers = {name: Statistics() for name in (*columns.numeric, *columns.dates)}
-        self._categories = {name: Slots(slots) for name in columns.categorical}
+        self._categories = {name: Slots(size) for name, size in sizes.items()}
+        self._odd = {name: Oddity() for name in (*self._numbers, target)}
         self._labels = Statistics()
         self._known = {*self._numbers, *columns.categorical, target, *ignore}
 
@@ -135,14 +164,22 @@ class Encoder:
         slots = sum(slots.size for slots in self._categories.values())
         return len(self._numbers) + cycles + slots
 
-    def encode(self, row: Mapping[str, Any], place: str = "") -> Encoded:
-        """The row in numbers; a value that cannot be is a ValueError, and nothing is learnt."""
+    def encode(
+        self, row: Mapping[str, Any], place: str = "", style: NumberStyle = PLAIN
+    ) -> Encoded:
+        """The row in numbers; one that cannot be learnt from is a ValueError, and teaches nothing.
+
+        That is one with a column that was not there before, or with a class too many.
+        """
         for name in row:
             if name not in self._known:
-                raise ValueError(f"column {name}: was not there in the first rows; ignore it?")
-        numbers = {name: _number(name, row.get(name)) for name in self._numbers}
+                raise ValueError(
+                    f"column {name}: was not there in the first rows (--head N looks at more, "
+                    "--ignore leaves it out)"
+                )
         before = len(self.classes)
-        label = self._label(row.get(self.target))
+        label = self._label(row, place, style)
+        numbers = {name: self._cell(name, row, place, style) for name in self._numbers}
         x = np.zeros(self.inputs)
         for index, (name, statistics) in enumerate(self._numbers.items()):
             value = numbers[name]
@@ -156,10 +193,12 @@ class Encoder:
                 x[first : first + 2 * len(_CYCLES)] = _in_cycles(seconds)
             first += 2 * len(_CYCLES)
         for name, slots in self._categories.items():
-            x[first + slots.of(_name(row.get(name)))] = 1.0
+            category = name_of(row.get(name))
+            if category is not None:
+                x[first + slots.of(category)] = 1.0
             first += slots.size
         if self.task == "classification":
-            return Encoded(place, x, label, _name(row.get(self.target)) or None, 0.0, 1.0, before)
+            return Encoded(place, x, label, name_of(row.get(self.target)), 0.0, 1.0, before)
         labels = self._labels
         centre = labels.mean
         scale = labels.deviation if labels.count >= WARM_UP else math.nan
@@ -169,89 +208,54 @@ class Encoder:
         y = labels.standardise(label, at_most=_LARGEST)
         return Encoded(place, x, y, label, centre, scale)
 
-    def _label(self, value: Any) -> float:
+    def notes(self) -> list[str]:
+        """What was not as the first rows had it: cells that count as missing, slots shared."""
+        lines: list[str] = []
+        for name, odd in self._odd.items():
+            if odd.count:
+                cells = "1 cell counts" if odd.count == 1 else f"{odd.count:,} cells count"
+                first = "" if odd.count == 1 else "the first: "
+                lines.append(f"column {name}: {cells} as missing; {first}{odd.first}")
+        for name, slots in self._categories.items():
+            if slots.shared:
+                more = "" if len(slots.late) < _REMEMBERED else "at least "
+                lines.append(
+                    f"column {name}: {more}{len(slots.late)} categories came too late and share "
+                    f"one input, in {slots.shared:,} rows, {slots.late[0]!r} first; "
+                    f"--slots {slots.size + len(slots.late)} for all"
+                )
+        return lines
+
+    def _cell(
+        self, name: str, row: Mapping[str, Any], place: str, style: NumberStyle
+    ) -> float | None:
+        value = row.get(name)
+        try:
+            if name in self._orders:
+                return moment_of(value, self._orders[name])
+            return number_of(value, style)
+        except ValueError as error:
+            self._odd[name].add(str(error), place)
+            return None
+
+    def _label(self, row: Mapping[str, Any], place: str, style: NumberStyle) -> float:
         if self.task == "regression":
-            number = _number(self.target, value)
+            number = self._cell(self.target, row, place, style)
             return math.nan if number is None else number
-        name = _name(value)
-        if not name:
+        name = name_of(row.get(self.target))
+        if name is None:
             return math.nan
         if name not in self.classes:
             if len(self.classes) == self.outputs:
                 raise ValueError(
-                    f"column {self.target}: {name!r} is one more class than {self.outputs}"
+                    f"column {self.target}: {name[:50]!r} is one more class than the "
+                    f"{self.outputs} there is room for (--classes)"
                 )
             self.classes[name] = len(self.classes)
         return float(self.classes[name])
-
-
-def written(value: Any) -> str | None:
-    """A number as text, or None if it is missing, or one of the words for that.
-
-    >>> written(" 3 "), written("n/a"), written(float("nan"))
-    ('3', None, None)
-    """
-    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
-        return None
-    text = str(value).strip()
-    return None if text.lower() in _MISSING else text
-
-
-def _name(value: Any) -> str:
-    """A category's or a class's; empty if it is missing. "none" and "?" are names as any other."""
-    missing = value is None or (isinstance(value, float | np.floating) and math.isnan(value))
-    return "" if missing else str(value).strip()
 
 
 def _in_cycles(seconds: float) -> NDArray[np.float64]:
     """Where in the day, the week and the year, as sines and cosines of variance one."""
     angles = 2 * np.pi * (seconds / _CYCLES)
     return math.sqrt(2) * np.concatenate([np.sin(angles), np.cos(angles)])
-
-
-def is_date(value: Any) -> bool:
-    """Whether it is a date, or text that is one and no number.
-
-    >>> is_date("2024-05-01 12:00"), is_date("20240501"), is_date(3.0)
-    (True, False, False)
-    """
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return is_number(value)
-    return False
-
-
-def is_number(value: Any) -> bool:
-    """Whether it can be read as one; a date can, in seconds."""
-    try:
-        _as_number(value)
-    except _UNREADABLE:
-        return False
-    return True
-
-
-def _number(column: str, value: Any) -> float | None:
-    text = written(value)
-    if text is None:
-        return None
-    try:
-        number = _as_number(value)
-    except _UNREADABLE:
-        raise ValueError(f"column {column}: {text[:50]!r} is not a number") from None
-    if not abs(number) < _HUGE:
-        raise ValueError(f"column {column}: {text[:50]!r} is not finite, or nearly so")
-    return number
-
-
-def _as_number(value: Any) -> float:
-    """A number as it is; a date, or text that is one, in seconds."""
-    if isinstance(value, np.datetime64):
-        return _as_number(value.astype("datetime64[us]").item())
-    if isinstance(value, date):
-        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return _as_number(datetime.fromisoformat(value.strip()))

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
+import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from bayestream.streams.dialects import AUTOMATIC, Dialect, Format, encoding_of, sniff
+from bayestream.streams.values import PLAIN, NumberStyle
 
 Values = Mapping[str, Any]
+HEAD = 300  # rows that decide what the columns are
+_BYTES = 1 << 18  # of a file's beginning, at most
 _REPLACED = "\ufffd"  # what a decoder puts where bytes mean nothing
+_CUT_OFF = (EOFError, gzip.BadGzipFile, zlib.error)
+_ENCODINGS = {"utf-8-sig": "UTF-8", "utf-8": "UTF-8", "cp1252": "Windows-1252"}
 
 
 class Row(NamedTuple):
@@ -21,34 +31,49 @@ class Row(NamedTuple):
     place: str  # the file and the line, for people
     values: Values | None
     problem: str = ""
+    numbers: NumberStyle = PLAIN  # how its numbers are written
+    header: bool = False  # is it of a table whose columns are the same in all rows?
 
 
-def read(source: str | Path) -> Iterator[Row]:
+class How(NamedTuple):
+    """How a file is read: what is known of it, how much is looked at first, who is told."""
+
+    known: Format = AUTOMATIC
+    head: int = HEAD
+    say: Callable[[str], None] = lambda line: None
+
+
+def read(source: str | Path, how: How | None = None) -> Iterator[Row]:
     r"""The rows of a file, of every file of a folder in the order of their names, or of "-".
 
-    The kind is told from the name: .csv, .tsv, .jsonl, .ndjson, each also with .gz, or .parquet.
-    Standard input holds JSON lines if it begins with a brace, else CSV.
+    The kind is told from the name: .csv, .tsv, .data, .jsonl, .ndjson, each also with .gz, or
+    .parquet; a file that is named itself may also end in .txt or .dat. Standard input holds JSON
+    lines if it begins with a brace, else separated values, whose separator, quotes, numbers, header
+    and encoding are told from the first lines of each file.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "two.csv"
-    >>> _ = path.write_text("a,b\n1,2\n3\n")
+    >>> _ = path.write_text("a;b\n1;2\n3\n")
     >>> [(row.values, row.problem) for row in read(path)]
     [({'a': '1', 'b': '2'}, ''), (None, 'has 1 field where the header has 2')]
     """
+    how = how or How()
     if str(source) == "-":
-        yield from _standard_input(sys.stdin)
+        # Tests and notebooks put text where bytes should be.
+        stream = getattr(sys.stdin, "buffer", None) or io.BytesIO(sys.stdin.read().encode())
+        yield from _standard_input(stream, how)
         return
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"{path} must be a file or a folder, and does not exist.")
-    if path.is_file():
-        yield from _read_file(path)
+    if not path.is_dir():
+        yield from _read_file(path, how)
         return
-    files = sorted(file for file in path.iterdir() if _kind(file))
+    files = sorted(file for file in path.iterdir() if _kind(file) in _IN_FOLDERS)
     if not files:
-        raise FileNotFoundError(f"{path} must hold files of one of: {', '.join(_READERS)}.")
+        raise FileNotFoundError(f"{path} must hold files of one of: {', '.join(_IN_FOLDERS)}.")
     for file in files:
-        yield from _read_file(file)
+        yield from _read_file(file, how)
 
 
 def count(source: str | Path) -> int | None:
@@ -61,11 +86,11 @@ def count(source: str | Path) -> int | None:
     return max(lines - (path.suffix.lower() in (".csv", ".tsv")), 0)
 
 
-def _read_file(path: Path) -> Iterator[Row]:
+def _read_file(path: Path, how: How) -> Iterator[Row]:
     kind = _kind(path)
     if not kind:
         raise ValueError(f"{path} must end in one of {', '.join(_READERS)}, and does not.")
-    return _READERS[kind](path)
+    return _READERS[kind](path, how)
 
 
 def _kind(path: Path) -> str:
@@ -73,88 +98,171 @@ def _kind(path: Path) -> str:
     return next((kind for kind in _READERS if name.endswith(kind)), "")
 
 
-def _open(path: Path) -> TextIO:
-    # utf-8-sig drops the mark that spreadsheets put first; newlines are left to csv.
-    how: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "replace", "newline": ""}
+def _open(path: Path) -> BinaryIO:
     if path.suffix.lower() == ".gz":
-        return cast(TextIO, gzip.open(path, "rt", **how))
-    return path.open(**how)
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")
 
 
-def _read_csv(path: Path) -> Iterator[Row]:
-    with _open(path) as lines:
-        yield from _csv(lines, path.name, ",")
+def _read_separated(path: Path, how: How) -> Iterator[Row]:
+    native = "\t" if _kind(path) == ".tsv" else ","
+    with _open(path) as stream:
+        yield from _separated(stream, b"", path.name, how, native)
 
 
-def _read_tsv(path: Path) -> Iterator[Row]:
-    with _open(path) as lines:
-        yield from _csv(lines, path.name, "\t")
+def _read_json_lines(path: Path, how: How) -> Iterator[Row]:
+    with _open(path) as stream:
+        yield from _json(_text(stream, b"", how.known.encoding or "utf-8-sig"), path.name)
 
 
-def _read_json_lines(path: Path) -> Iterator[Row]:
-    with _open(path) as lines:
-        yield from _json(lines, path.name)
-
-
-def _read_parquet(path: Path) -> Iterator[Row]:
+def _read_parquet(path: Path, how: How) -> Iterator[Row]:
     try:
+        import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
         raise ImportError("Parquet files need pyarrow: pip install 'bayestream[data]'") from None
     number = 0
-    for batch in parquet.ParquetFile(path).iter_batches():
-        for values in batch.to_pylist():
-            number += 1
-            yield Row(f"{path.name} row {number}", values)
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches():
+            for values in batch.to_pylist():
+                number += 1
+                yield Row(f"{path.name} row {number}", values, header=True)
+    except arrow.ArrowException as error:
+        raise ValueError(f"{path} must be a whole Parquet file: {error}.") from None
 
 
-_READERS = {
-    ".csv": _read_csv,
-    ".tsv": _read_tsv,
+_READERS: dict[str, Callable[[Path, How], Iterator[Row]]] = {
+    ".csv": _read_separated,
+    ".tsv": _read_separated,
+    ".data": _read_separated,
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
     ".parquet": _read_parquet,
+    ".txt": _read_separated,
+    ".dat": _read_separated,
 }
+_IN_FOLDERS = (".csv", ".tsv", ".data", ".jsonl", ".ndjson", ".parquet")  # .txt may be notes
 
 
-def _standard_input(stream: TextIO) -> Iterator[Row]:
-    first = stream.readline().removeprefix("\ufeff")
-    lines = chain([first], stream)
-    if first.lstrip().startswith("{"):
-        return _json(lines, "standard input")
-    return _csv(lines, "standard input", ",")
+def _standard_input(stream: BinaryIO, how: How) -> Iterator[Row]:
+    first = stream.readline(_BYTES)
+    if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{"):
+        return _json(_text(stream, first, how.known.encoding or "utf-8-sig"), "standard input")
+    return _separated(stream, first, "standard input", how, ",")
 
 
-def _csv(lines: Iterable[str], name: str, delimiter: str) -> Iterator[Row]:
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    header: list[str] = []
+def _separated(stream: BinaryIO, first: bytes, name: str, how: How, native: str) -> Iterator[Row]:
+    """Rows of separated values, after the bytes that have been read of them."""
+    head, complete = _beginning(stream, first, how.head)
+    encoding = how.known.encoding or encoding_of(head, name)
+    sample = _decoded(head, encoding)
+    if not complete:  # the last line may be cut
+        sample = sample[: max(sample.rfind("\n"), sample.rfind("\r")) + 1] or sample
+    dialect = sniff(sample, how.known, native=native)
+    names = dialect.names
+    if not names:
+        return
+    twice = [each for each in dict.fromkeys(names) if names.count(each) > 1]
+    if twice:
+        raise ValueError(
+            f"{name} must name each column once in its header, got {twice[0]!r} twice."
+        )
+    how.say(f"{name}: {dialect.said(_ENCODINGS.get(encoding, encoding.upper()))}")
+    lines = islice(_text(stream, head, encoding), dialect.preamble, None)
+    yield from _rows(dialect, lines, name, encoding)
+
+
+def _beginning(stream: BinaryIO, first: bytes, rows: int) -> tuple[bytes, bool]:
+    """Some lines more than so many rows, without waiting for others; whether that is all."""
+    parts, size = [first], len(first)
+    try:
+        for _ in range(rows + 20 if stream.seekable() else rows):
+            line = stream.readline(_BYTES)
+            parts.append(line)
+            size += len(line)
+            if not line:
+                return b"".join(parts), True
+            if size >= _BYTES:
+                break
+    except _CUT_OFF:
+        pass
+    return b"".join(parts), False
+
+
+def _decoded(head: bytes, encoding: str) -> str:
+    try:
+        return head.decode(encoding, "replace")
+    except (LookupError, UnicodeError):
+        raise ValueError(f"encoding must be one that Python knows, got {encoding!r}.") from None
+
+
+class _Again(io.RawIOBase):
+    """A stream, with what has been read of it put back."""
+
+    def __init__(self, head: bytes, stream: BinaryIO) -> None:
+        self._head, self._stream = memoryview(head), stream
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """What was put back, then what there is: a live source is not waited for."""
+        size = len(buffer)
+        if self._head:
+            part, self._head = bytes(self._head[:size]), self._head[size:]
+        else:
+            part = cast(io.BufferedReader, self._stream).read1(size)
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _text(stream: BinaryIO, head: bytes, encoding: str) -> Iterator[str]:
+    """The lines, with their ends as they are: the csv module wants to see them."""
+    buffered = io.BufferedReader(_Again(head, stream))
+    yield from io.TextIOWrapper(buffered, encoding, errors="replace", newline="")
+
+
+def _rows(dialect: Dialect, lines: Iterator[str], name: str, encoding: str) -> Iterator[Row]:
+    reader = cast(Any, dialect.reader(lines))
+    names, header = dialect.names, dialect.header
     while True:
-        begin = reader.line_num + 1
+        begin = dialect.preamble + reader.line_num + 1
         try:
-            fields = next(reader)
+            fields: list[str] = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield Row(_place(name, begin, reader.line_num), None, str(error))
+            place = _place(name, begin, dialect.preamble + reader.line_num)
+            yield Row(place, None, _mended(str(error)))
             continue
-        except EOFError:
+        except _CUT_OFF:
             yield Row(_place(name, begin, begin), None, "is cut off: the file is not whole")
             return
-        if not fields:
+        if not any(map(str.strip, fields)):
             continue
-        if not header:
-            header = [field.strip() for field in fields]
-            if len(set(header)) < len(header):
-                raise ValueError(f"{name} must name each column once in its first line.")
+        if header:
+            header = False
             continue
-        place = _place(name, begin, reader.line_num)
-        if len(fields) != len(header):
+        place = _place(name, begin, dialect.preamble + reader.line_num)
+        if len(fields) == len(names) + 1 and not fields[-1].strip():
+            del fields[-1]  # a separator at the end of the line
+        if len(fields) != len(names):
             noun = "field" if len(fields) == 1 else "fields"
-            yield Row(place, None, f"has {len(fields)} {noun} where the header has {len(header)}")
+            whole = "header" if dialect.header else "first line"
+            problem = f"has {len(fields)} {noun} where the {whole} has {len(names)}"
+            yield Row(place, None, problem)
         elif any(_REPLACED in field for field in fields):
-            yield Row(place, None, "is not UTF-8")
+            yield Row(place, None, f"is not {_ENCODINGS.get(encoding, encoding)}")
         else:
-            yield Row(place, dict(zip(header, fields, strict=True)))
+            yield Row(place, dict(zip(names, fields, strict=True)), "", dialect.numbers, True)
+
+
+def _mended(error: str) -> str:
+    """The csv module's words, where ours say more."""
+    if "unexpected end of data" in error or "field larger" in error:
+        return "opens a quote that is never closed"
+    return error
 
 
 def _place(name: str, begin: int, end: int) -> str:
@@ -167,7 +275,7 @@ def _json(lines: Iterable[str], name: str) -> Iterator[Row]:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield _json_row(line, f"{name} line {number}")
-    except EOFError:
+    except _CUT_OFF:
         yield Row(f"{name} line {number + 1}", None, "is cut off: the file is not whole")
 
 

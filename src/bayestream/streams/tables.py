@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayestream.streams.encoder import (
-    Columns,
-    Encoded,
-    Encoder,
-    Task,
-    is_date,
-    is_number,
-    written,
-)
-from bayestream.streams.files import Row, Values, read
+from bayestream.streams import columns as kinds
+from bayestream.streams.columns import Column, Head, Target, Task, Wishes
+from bayestream.streams.dialects import AUTOMATIC, Format
+from bayestream.streams.encoder import Columns, Encoded, Encoder
+from bayestream.streams.files import HEAD, How, Row, read
+from bayestream.streams.items import rows_of
 from bayestream.types import Example, Stream
 
 Source = str | Path | Iterable[Any]
-_PATIENCE = 100  # rows read ahead, at most
+_SHOWN = 40  # columns, one a line
 
 
 class Unreadable(NamedTuple):
@@ -33,42 +29,107 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-def encoded(
+class Plan(NamedTuple):
+    """How a table is read, and why so."""
+
+    files: tuple[str, ...]  # how each is written, in a line
+    columns: tuple[Column, ...]
+    target: Target
+
+    def lines(self) -> list[str]:
+        """One for each column, and for how the file is written."""
+        shown = [(c.name, _WORDS[c.kind], c.why) for c in self.columns[:_SHOWN]]
+        rest = self.columns[_SHOWN:]
+        shown += [(self.target.name, "target", f"{self.target.task}, {self.target.why}")]
+        width = min(max(len(name) for name, *_ in shown), 24)
+        lines = [f"  {name:<{width}}  {kind:<8}  {why}".rstrip() for name, kind, why in shown]
+        if rest:
+            each = {word: sum(_WORDS[c.kind] == word for c in rest) for word in _WORDS.values()}
+            said = ", ".join(f"{number} {word}" for word, number in each.items() if number)
+            lines.insert(-1, f"  and {len(rest)} more columns: {said}")
+        return [*self.files, *lines]
+
+
+_WORDS: dict[str, str] = {
+    "numeric": "number",
+    "categorical": "category",
+    "date": "date",
+    "left out": "left out",
+}
+
+
+class Prepared(NamedTuple):
+    """A source whose columns are decided, none of its rows encoded yet."""
+
+    encoder: Encoder
+    items: Iterator[Encoded | Unreadable]
+    plan: Plan
+
+
+def prepared(
     source: Source,
     *,
-    target: str | int,
-    task: Task,
+    target: str | int | None = None,
+    task: str | None = None,
+    numeric: Sequence[str] = (),
     categorical: Sequence[str] = (),
+    date: Sequence[str] = (),
     ignore: Sequence[str] = (),
-    slots: int = 10,
-    classes: int = 10,
-) -> tuple[Encoder, Iterator[Encoded | Unreadable]]:
+    slots: int | None = None,
+    classes: int | None = None,
+    head: int = HEAD,
+    format: Format = AUTOMATIC,
+) -> Prepared:
+    """The source's columns decided from its first rows, with an encoder for them.
+
+    The source is a file, a folder, "-", a frame of pandas, polars or Arrow, a dict of columns, or
+    any iterable of rows: dicts, arrays, or pairs of one of these and a target. How a file is
+    written is told from its first lines, unless `format` says so.
+
+    The first `head` rows are held back, decide what the columns are and how many slots categories
+    and classes need, and are then encoded in order like all others: nothing but kinds and slots is
+    taken from them. A column is of numbers or of dates if nine in ten of its cells are, unless it
+    is named in `numeric`, `categorical`, `date` (as a name, or as name=dmy, name=mdy or name=ymd)
+    or `ignore`. Target and task are guessed where that is safe. Of arrays, columns are named "0",
+    "1", … and `target` may count from the end.
+    """
+    if task not in (None, "regression", "classification"):
+        raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
+    for role, value, lowest in (("slots", slots, 1), ("classes", classes, 2), ("head", head, 1)):
+        if value is not None and value < lowest:
+            raise ValueError(f"{role} must be a whole number, {lowest} or above, got {value!r}.")
+    said: list[str] = []
+    how = How(format.checked(), head, said.append)
+    rows = read(source, how) if isinstance(source, str | Path) else rows_of(source, target)
+    held, first = _held_back(rows, head)
+    wishes = Wishes(numeric, categorical, date, ignore, slots, classes)
+    kinds.check_names(wishes, first)
+    name = _target_name(first, target)
+    if name in (*numeric, *categorical, *ignore):
+        raise ValueError(f"target must not be among the inputs that are named, got {name!r}.")
+    wanted = kinds.target(name, task, first, wishes)
+    day_first = any(row.numbers.decimal == "," for row in held)  # as where dates begin with the day
+    plan = Plan(
+        tuple(said),
+        tuple(
+            Column(each, "left out", "as you say")
+            if each in ignore
+            else kinds.column(each, first, wishes, day_first=day_first)
+            for each in first.names
+            if each != name
+        ),
+        wanted,
+    )
+    encoder = _encoder(plan, [*ignore])
+    return Prepared(encoder, _encode_all(encoder, chain(held, rows)), plan)
+
+
+def encoded(source: Source, **options: Any) -> tuple[Encoder, Iterator[Encoded | Unreadable]]:
     """An encoder for the source's columns, and its rows through it, as they are asked for.
 
-    The source is a file, a folder, "-" or any iterable of rows: dicts, arrays, or pairs of one of
-    these and a target. A column is numeric, or of dates, if the first value in it is a number or a
-    date, unless it is named in `categorical`; of arrays, columns are named "0", "1", … and `target`
-    may count from the end.
-    Columns are those of the first 100 rows of a file; from other sources, which may be live, as few
-    rows are read ahead as show a value of every column.
+    Options are those of `prepared`.
     """
-    if task not in ("regression", "classification"):
-        raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
-    from_file = isinstance(source, str | Path)
-    rows = read(source) if from_file else _from_items(source, target)
-    head, first = _read_ahead(rows, live=not from_file or str(source) == "-")
-    name = _named(first, target, categorical)
-    if task == "regression" and written(first[name]) and not is_number(first[name]):
-        raise ValueError(
-            f"target must hold numbers, got {first[name]!r} in {name}; is the task classification?"
-        )
-    inputs = [column for column in first if column not in (name, *ignore)]
-    named = [c for c in inputs if c in categorical or not is_number(first[c])]
-    dates = [c for c in inputs if c not in named and is_date(first[c])]
-    numeric = [c for c in inputs if c not in (*named, *dates)]
-    columns = Columns(tuple(numeric), tuple(named), tuple(dates))
-    encoder = Encoder(columns, target=name, task=task, ignore=ignore, slots=slots, classes=classes)
-    return encoder, _encode_all(encoder, chain(head, rows))
+    return prepared(source, **options)[:2]
 
 
 @dataclass(frozen=True)
@@ -80,22 +141,24 @@ class Table:
     skipped: tuple[Unreadable, ...]
     columns: Columns
     classes: tuple[str, ...]  # in the order of their numbers
+    task: Task = "regression"
+    said: tuple[str, ...] = ()  # how it was read and why so, and what was odd, a line each
 
 
 def table(source: Source, *, on_bad: Literal["raise", "skip"] = "raise", **options: Any) -> Table:
-    """A source of rows as a stream in memory; the options are those of `encoded`.
+    """A source of rows as a stream in memory; the options are those of `prepared`.
 
     `on_bad` is "raise" to refuse a row that cannot be read, or "skip" to leave it out and report
     it in `skipped`.
 
-    >>> rows = [{"size": 1.0, "colour": "red", "y": 2.0}, {"size": 2.0, "colour": "blue", "y": 4.0}]
-    >>> found = table(rows, target="y", task="regression", slots=3)
-    >>> found.columns, found.stream.examples.x.shape
-    (Columns(numeric=('size',), categorical=('colour',), dates=()), (2, 4))
+    >>> rows = [{"size": 1.0, "colour": "red", "y": 2.5}, {"size": 2.0, "colour": "blue", "y": 4.0}]
+    >>> found = table(rows)
+    >>> found.columns, found.task, found.stream.examples.x.shape
+    (Columns(numeric=('size',), categorical=('colour',), dates=()), 'regression', (2, 4))
     """
     if on_bad not in ("raise", "skip"):
         raise ValueError(f"on_bad must be 'raise' or 'skip', got {on_bad!r}.")
-    encoder, items = encoded(source, **options)
+    encoder, items, plan = prepared(source, **options)
     rows: list[Encoded] = []
     skipped: list[Unreadable] = []
     for item in items:
@@ -105,8 +168,15 @@ def table(source: Source, *, on_bad: Literal["raise", "skip"] = "raise", **optio
             raise ValueError(f"{item.place}: {item.reason}.")
         else:
             skipped.append(item)
-    stream, classes = stacked(rows, encoder.task, encoder.inputs), tuple(encoder.classes)
-    return Table(stream, tuple(rows), tuple(skipped), encoder.columns, classes)
+    return Table(
+        stacked(rows, encoder.task, encoder.inputs),
+        tuple(rows),
+        tuple(skipped),
+        encoder.columns,
+        tuple(encoder.classes),
+        encoder.task,
+        (*plan.lines(), *encoder.notes()),
+    )
 
 
 def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
@@ -116,63 +186,69 @@ def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
     return Stream(Example(x, y if task == "classification" else y[:, None]))
 
 
+def _encoder(plan: Plan, ignore: Sequence[str]) -> Encoder:
+    """An encoder that knows the columns' kinds, and nothing of their values."""
+    of_kind = {
+        kind: tuple(c.name for c in plan.columns if c.kind == kind)
+        for kind in ("numeric", "categorical", "date", "left out")
+    }
+    if len(of_kind["left out"]) == len(plan.columns):
+        reasons = "; ".join(f"{c.name} is {c.kind}: {c.why}" for c in plan.columns[:3])
+        raise ValueError(
+            f"the table must have a column to forecast {plan.target.name} from, and has none"
+            f"{f' ({reasons})' if reasons else ''}."
+        )
+    return Encoder(
+        Columns(of_kind["numeric"], of_kind["categorical"], of_kind["date"]),
+        target=plan.target.name,
+        task=plan.target.task,
+        ignore=[*of_kind["left out"], *ignore],
+        slots={c.name: c.slots for c in plan.columns if c.slots},
+        classes=max(plan.target.outputs, 2),
+        orders={c.name: c.order for c in plan.columns if c.order},
+    )
+
+
 def _encode_all(encoder: Encoder, rows: Iterable[Row]) -> Iterator[Encoded | Unreadable]:
-    for place, values, problem in rows:
-        if values is None:
-            yield Unreadable(place, problem)
+    for row in rows:
+        if row.values is None:
+            yield Unreadable(row.place, row.problem)
             continue
         try:
-            yield encoder.encode(values, place)
+            yield encoder.encode(row.values, row.place, row.numbers)
         except ValueError as error:
-            yield Unreadable(place, str(error))
+            yield Unreadable(row.place, str(error))
 
 
-def _read_ahead(rows: Iterator[Row], *, live: bool) -> tuple[list[Row], dict[str, Any]]:
-    """A few rows, and the first value of each column."""
-    head: list[Row] = []
-    first: dict[str, Any] = {}
+def _held_back(rows: Iterator[Row], number: int) -> tuple[list[Row], Head]:
+    """So many rows that can be read, and those between them."""
+    held: list[Row] = []
+    good, complete = 0, True
     for row in rows:
-        head.append(row)
-        for name, value in (row.values or {}).items():
-            if written(first.get(name)) is None:
-                first[name] = value
-        complete = first and all(written(value) is not None for value in first.values())
-        if (live and complete) or len(head) == _PATIENCE:
+        held.append(row)
+        good += row.values is not None
+        if good == number or len(held) == 10 * number:
+            complete = False
             break
-    if not first:
-        raise ValueError("the source must have at least one row that can be read, and has none.")
-    return head, first
+    if not good:
+        why = f"; the first: {held[0].place}: {held[0].problem}" if held else ""
+        raise ValueError(
+            f"the source must have at least one row that can be read, and has none{why}."
+        )
+    return held, Head(held, complete=complete)
 
 
-def _named(first: dict[str, Any], target: str | int, categorical: Sequence[str]) -> str:
-    if isinstance(target, int) and not -len(first) <= target < len(first):
-        raise ValueError(f"target must be a column of {len(first)}, got {target!r}.")
-    name = str(target % len(first)) if isinstance(target, int) else target
-    for role, column in (("target", name), *(("categorical", c) for c in categorical)):
-        if column not in first:
-            raise ValueError(f"{role} must be one of {', '.join(first)}, got {column!r}.")
-    return name
-
-
-def _from_items(items: Iterable[Any], target: str | int) -> Iterator[Row]:
-    for number, item in enumerate(items, start=1):
-        place = f"row {number}"
-        try:
-            yield Row(place, _values(item, str(target)))
-        except (TypeError, ValueError) as error:
-            yield Row(place, None, str(error))
-
-
-def _values(item: Any, target: str) -> Values:
-    if isinstance(item, Mapping):
-        return cast(Values, item)
-    if isinstance(item, tuple) and len(cast(Any, item)) == 2 and np.ndim(cast(Any, item)[1]) == 0:
-        x, y = cast(tuple[Any, Any], item)
-        if isinstance(x, Mapping) or np.ndim(x) == 1:
-            values = _values(x, target)
-            if target in values:
-                raise ValueError(f"has an input with the target's name, {target}")
-            return {**values, target: y}
-    if np.ndim(item) != 1:
-        raise TypeError(f"must be a dict or a flat array, got {type(item).__name__}")
-    return {str(index): value for index, value in enumerate(item)}
+def _target_name(head: Head, target: str | int | None) -> str:
+    names = head.names
+    if isinstance(target, int):
+        if not -len(names) <= target < len(names):
+            raise ValueError(f"target must be a column of {len(names)}, got {target!r}.")
+        return names[target]
+    if target is None:
+        guess = kinds.guessed_target(names)
+        if guess is None:
+            listed = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
+            raise ValueError(f"target must name the column to be forecast, one of {listed}.")
+        return guess
+    kinds.check_name("target", target, names)
+    return target

@@ -1,0 +1,328 @@
+"""What each column of a table holds, decided from its first rows, and why."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bayestream.streams.files import Row
+from bayestream.streams.values import (
+    ORDERS,
+    NumberStyle,
+    fields_of,
+    moment_of,
+    name_of,
+    number_of,
+    text_of,
+)
+
+Kind = Literal["numeric", "categorical", "date", "left out"]
+Task = Literal["regression", "classification"]
+_FAULTY = 0.1  # of a column of numbers or dates, so many cells may be something else
+_MOST_SLOTS = 100  # unless more are asked for: each is a row of weights
+_KEYS = 20  # as many different names, nearly one a row, are keys
+_CLASSES = 10  # where the first rows show too few
+_CODES = re.compile(r"0\d+")
+_TARGETS = ("target", "y", "label", "class", "outcome")
+
+
+class Wishes(NamedTuple):
+    """What the user says of the columns."""
+
+    numeric: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    date: Sequence[str] = ()  # a name, or name=dmy, name=mdy, name=ymd
+    ignore: Sequence[str] = ()
+    slots: int | None = None  # of each column of categories
+    classes: int | None = None
+
+
+class Column(NamedTuple):
+    """One column: what it holds, and why that was decided."""
+
+    name: str
+    kind: Kind
+    why: str
+    slots: int = 0  # of categories, the last of them for all that come too late
+    order: str = ""  # of dates: "ymd", "dmy" or "mdy"
+
+
+class Target(NamedTuple):
+    """The column to be forecast."""
+
+    name: str
+    task: Task
+    why: str
+    classes: tuple[str, ...] = ()  # those of the first rows, in their order
+    outputs: int = 1
+
+
+class Head:
+    """The first rows of a table, column by column."""
+
+    def __init__(self, rows: Sequence[Row], *, complete: bool) -> None:
+        good = [row for row in rows if row.values is not None]
+        self.complete = complete  # are they all there are?
+        self.size = len(good)
+        self.header = all(row.header for row in good)
+        self.names: tuple[str, ...] = tuple(
+            dict.fromkeys(name for row in good for name in row.values or ())
+        )
+        self._rows = good
+
+    def cells(self, name: str) -> list[tuple[Any, NumberStyle]]:
+        """What is not missing in a column, with how its numbers are written."""
+        found = [((row.values or {}).get(name), row.numbers) for row in self._rows]
+        return [(value, style) for value, style in found if text_of(value) is not None]
+
+    def said(self) -> str:
+        """How much was looked at."""
+        if self.size == 1:
+            return "one row"
+        return f"all {self.size} rows" if self.complete else f"the first {self.size} rows"
+
+
+def spare(number: int) -> int:
+    """How much room to leave for categories or classes beyond those of the first rows."""
+    return 2 + number // 4
+
+
+def column(name: str, head: Head, wishes: Wishes, *, day_first: bool = False) -> Column:
+    """What a column holds: as the user says, or as its first cells do."""
+    cells = head.cells(name)
+    wished_order = dict(_dates(wishes, head.names))
+    if name in wishes.numeric:
+        return Column(name, "numeric", "as you say")
+    if name in wishes.categorical:
+        return _categories(name, cells, head, wishes)
+    if name in wished_order:
+        order, why = _order([value for value, _ in cells], day_first)
+        order, why = (wished_order[name], "") if wished_order[name] else (order or "ymd", why)
+        return Column(name, "date", f"{ORDERS[order]}{why}, as you say", order=order)
+    if not cells:
+        hint = f"--numeric {name} or --categorical {name} to use it"
+        return Column(name, "left out", f"empty in {head.said()}; {hint}")
+    nested = sum(bool(np.ndim(value)) or isinstance(value, Mapping) for value, _ in cells)
+    if 2 * nested > len(cells):
+        return Column(name, "left out", "holds lists or objects")
+    missing = head.size - len(cells)
+    odd = [value for value, style in cells if not is_number(value, style)]
+    codes = _codes([value for value, _ in cells])
+    if _few(odd, cells) and not codes:
+        return Column(name, "numeric", _but(missing, odd, "no number"))
+    order, doubt = _order([value for value, _ in cells], day_first)
+    if order:
+        odd = [value for value, _ in cells if not is_date(value, order)]
+        if _few(odd, cells):
+            why = f"{ORDERS[order]}{doubt}"
+            return Column(
+                name, "date", ", ".join([why, _but(missing, odd, "no date")]), order=order
+            )
+    names = {name_of(value) for value, _ in cells}
+    if len(names) > max(_KEYS, 0.9 * len(cells)):
+        why = f"{len(names)} names in {len(cells)} rows, as keys have"
+        return Column(name, "left out", f"{why}; --categorical {name} to use it")
+    return _categories(name, cells, head, wishes, "begins with 0, as codes do" if codes else "")
+
+
+def target(name: str, task: str | None, head: Head, wishes: Wishes) -> Target:
+    """The column to be forecast, with its task: as the user says, or as its first labels do."""
+    cells = head.cells(name)
+    labels = tuple(dict.fromkeys(filter(None, (name_of(value) for value, _ in cells))))
+    odd = [value for value, style in cells if not is_number(value, style)]
+    why = "as you say"
+    if task is None:
+        task, why = _task(name, cells, labels, odd, head)
+    if task == "regression":
+        if cells and not _few(odd, cells):
+            raise ValueError(
+                f"target must hold numbers, got {odd[0]!r} in {name}; is the task classification?"
+            )
+        return Target(name, "regression", ", ".join(filter(None, [why, _but(0, odd, "no number")])))
+    outputs = wishes.classes
+    if outputs is None:
+        outputs = len(labels) + (0 if head.complete else spare(len(labels)))
+        outputs = max(outputs, 2) if head.complete or len(labels) > 1 else _CLASSES
+        more = outputs - len(labels)
+        room = f", and room for {more} more" if more else ""
+    elif outputs < len(labels):
+        raise ValueError(
+            f"classes must be at least {len(labels)}, as many as {name} has in {head.said()}, "
+            f"got {outputs}."
+        )
+    else:
+        room = f", of {outputs}"
+    found = f"{len(labels)} class{'' if len(labels) == 1 else 'es'} in {head.said()}{room}"
+    return Target(name, "classification", f"{why}; {found}", labels, outputs)
+
+
+def guessed_target(names: Collection[str]) -> str | None:
+    """The one column whose name says that it is the target, if there is one.
+
+    >>> guessed_target(["size", "Target"]), guessed_target(["y", "label"])
+    ('Target', None)
+    """
+    found = [name for name in names if name.strip().lower() in _TARGETS]
+    return found[0] if len(found) == 1 else None
+
+
+def check_names(wishes: Wishes, head: Head) -> None:
+    """Refuse a column that is not there, or that is wished to be two things."""
+    wished = {
+        "numeric": wishes.numeric,
+        "categorical": wishes.categorical,
+        "date": [name for name, _ in _dates(wishes, head.names)],
+        # Rows without a header may have a column later that is to be ignored then.
+        "ignore": wishes.ignore if head.header else (),
+    }
+    roles: dict[str, str] = {}
+    for role, names in wished.items():
+        for name in names:
+            check_name(role, name, head.names)
+            if roles.setdefault(name, role) != role:
+                raise ValueError(f"{name} must be either {roles[name]} or {role}, and not both.")
+
+
+def check_name(role: str, name: str, names: Collection[str]) -> None:
+    """Refuse a name that is no column's, with those that are close, or all if they are few."""
+    if name in names:
+        return
+    folded = {each.lower(): each for each in names}
+    near = [folded[each] for each in difflib.get_close_matches(name.lower(), folded)]
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    some = list(names)[:20]
+    listed = ", ".join(some) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    raise ValueError(f"{role} must be one of {listed}, got {name!r}.{hint}")
+
+
+def is_number(value: Any, style: NumberStyle) -> bool:
+    """Whether a cell is one, be it too large to be of use."""
+    try:
+        number_of(value, style)
+    except ValueError as error:
+        return "finite" in str(error) or isinstance(value, Real)
+    return True
+
+
+def _finite(value: Any, style: NumberStyle) -> float | None:
+    try:
+        return number_of(value, style)
+    except ValueError:
+        return None
+
+
+def is_date(value: Any, order: str) -> bool:
+    """Whether a cell can be read as a date, and not as a number."""
+    if isinstance(value, str) and re.fullmatch(r"[\d.+-]*", value.strip()) and not fields_of(value):
+        return False
+    try:
+        moment_of(value, order)
+    except ValueError:
+        return False
+    return not isinstance(value, int | float)
+
+
+def _dates(wishes: Wishes, names: Collection[str]) -> Iterable[tuple[str, str]]:
+    for wish in wishes.date:
+        name, _, order = wish.rpartition("=")
+        if wish in names or order not in ORDERS:
+            yield wish, ""
+        else:
+            yield name, order
+
+
+def _few(odd: Sequence[Any], cells: Sequence[Any]) -> bool:
+    return len(odd) <= max(1, _FAULTY * len(cells)) and 2 * len(odd) <= len(cells) - len(odd)
+
+
+def _but(missing: int, odd: Sequence[Any], what: str) -> str:
+    """What is missing, and what is taken for that."""
+    parts = [f"{missing} missing"] if missing else []
+    if odd:
+        verb = "is" if len(odd) == 1 else "are"
+        parts.append(f"{len(odd)} {verb} {what}, as {str(odd[0])[:20]!r}")
+    return ", ".join(parts)
+
+
+def _codes(values: Sequence[Any]) -> bool:
+    """Whether these are codes such as 01234: as long as each other, and one begins with a zero."""
+    texts = [value.strip() for value in values if isinstance(value, str)]
+    if len(texts) < max(2, len(values)) or len({len(text) for text in texts}) > 1:
+        return False
+    return all(text.isdecimal() for text in texts) and any(map(_CODES.fullmatch, texts))
+
+
+def _order(values: Sequence[Any], day_first: bool) -> tuple[str, str]:
+    """The order in which most dates are written, empty if there is none; and any doubt of it."""
+    found = [fields for value in values if (fields := fields_of(str(value)))]
+    written = [fields for fields in found if len(fields.first) <= 2]
+    if not written:
+        return "ymd", ""
+    firsts, seconds = ([int(getattr(each, n)) for each in written] for n in ("first", "second"))
+    late = (sum(value > 12 for value in firsts), sum(value > 12 for value in seconds))
+    if late[0] != late[1]:
+        return ("dmy" if late[0] > late[1] else "mdy"), ""
+    example = written[0].separator.join(written[0][i] for i in (0, 2, 3))
+    if written[0].separator == ".":  # nobody writes the month first so
+        return "dmy", ""
+    order = "dmy" if day_first else "mdy"
+    other = "mdy" if day_first else "dmy"
+    return order, f" is guessed, as in {example} (else --date NAME={other})"
+
+
+def _categories(
+    name: str, cells: Sequence[tuple[Any, Any]], head: Head, wishes: Wishes, why: str = ""
+) -> Column:
+    names = {name_of(value) for value, _ in cells}
+    slots = wishes.slots
+    if slots is None:
+        slots = min(len(names) + (0 if head.complete else spare(len(names))), _MOST_SLOTS) + 1
+    more = slots - 1 - len(names)
+    room = f"room for {more} more" if more > 0 else "no room for more" if more == 0 else ""
+    short = f"{slots - 1} of them have inputs of their own, --slots {len(names) + 1} for all"
+    given = "as you say" if name in wishes.categorical else why
+    missing = head.size - len(cells)
+    parts = [f"{len(names)} names", room or short, f"{missing} missing" if missing else "", given]
+    return Column(name, "categorical", ", ".join(filter(None, parts)), slots)
+
+
+def _task(
+    name: str,
+    cells: Sequence[tuple[Any, Any]],
+    labels: Sequence[str],
+    odd: Sequence[Any],
+    head: Head,
+) -> tuple[Task, str]:
+    """What it is safe to guess."""
+    if not cells:
+        raise ValueError(
+            f"task must be regression or classification: {name} has no label in {head.said()} to "
+            "guess it from."
+        )
+    if not _few(odd, cells):
+        order, _ = _order([value for value, _ in cells], False)
+        if sum(not is_date(value, order) for value, _ in cells) == 0:
+            raise ValueError(f"target must hold numbers or classes, and {name} holds dates.")
+        if len(labels) > max(_KEYS, 0.5 * len(cells)):
+            raise ValueError(
+                f"target must hold numbers or classes, and {name} holds {len(labels)} names in "
+                f"{len(cells)} rows; say task classification if these are classes."
+            )
+        return "classification", "guessed, as it holds names"
+    if all(isinstance(value, bool | np.bool_) for value, _ in cells):
+        return "classification", "guessed, as it holds yes and no"
+    numbers = {number for value, style in cells if (number := _finite(value, style)) is not None}
+    whole = all(map(float.is_integer, numbers))
+    if numbers in ({0.0, 1.0}, {-1.0, 1.0}):
+        return "classification", f"guessed, as it holds {' and '.join(sorted(labels))} alone"
+    if whole and len(numbers) <= 20 and len(numbers) <= len(cells) // 5:
+        raise ValueError(
+            f"task must be regression or classification: {name} holds whole numbers, of "
+            f"{len(numbers)} values alone, which may be amounts or classes."
+        )
+    return "regression", "guessed, as it holds numbers"
