@@ -81,7 +81,7 @@ def test_run_without_a_method_tunes_itself_and_reports_a_change(tmp_path):
     np.savetxt(table, np.column_stack([x, y]), delimiter=",", header="a,b,y", comments="")
     said = call("run", "--data", table, "--target", "y", "--hidden", 4, "--rank", 2,
                 "--out", tmp_path / "out")  # fmt: skip
-    assert said.startswith("self-tuning, ")
+    assert "self-tuning, " in said
     (row,) = re.findall(r"row (\d+): something changed at about row", said)
     assert 600 < int(row) < 630
     assert "how fast the world moves" in said
@@ -106,7 +106,7 @@ def test_run_names_classes(tmp_path):
     assert printed == pytest.approx(wrong, abs=0.02)
     assert np.mean([row["forecast"] == row["target"] for row in rows[50:]]) > 0.9
     for row in rows:
-        assert float(row["p0"]) + float(row["p1"]) == pytest.approx(1, abs=1e-4)
+        assert float(row["p_up"]) + float(row["p_down"]) == pytest.approx(1, abs=1e-4)
 
 
 def test_a_forecast_does_not_depend_on_its_own_label_or_on_later_ones(my_csv, tmp_path):
@@ -151,7 +151,7 @@ def test_the_command_line_counts_more_than_the_file(my_csv, tmp_path):
     config.write_text('method = "lofi"\nnoise = 0.1\n[options]\nrank = 2\n')
     arguments = ("run", "--data", my_csv, "--target", "y", "--config", config, "--hidden", 3,
                  "--out", tmp_path)  # fmt: skip
-    assert call(*arguments, "--method", "vdekf").startswith("vdekf, ")
+    assert "vdekf, " in call(*arguments, "--method", "vdekf")
     assert "noise must be a positive variance" in call(*arguments, "--noise", -1, code=1)
 
 
@@ -159,10 +159,15 @@ def test_the_command_line_counts_more_than_the_file(my_csv, tmp_path):
     ("arguments", "message"),
     [
         (["--data", "no.csv", "--target", "y"], "no.csv must be a file or a folder"),
-        (["--data", "MY"], "--target must name the column to be forecast"),
-        (["--data", "MY", "--target", "z"], "target must be one of size, colour, y, got 'z'"),
+        (["--data", "MY", "--target", "z"], "--target must be one of size, colour, y, got 'z'"),
+        (["--data", "MY", "--ignore", "colou"], "--ignore must be one of size, colour, y"),
+        (["--data", "MY", "--separator", "::"], "--separator must be one sign, such as ; or tab"),
+        (["--data", "MY", "--level", "90"], "--level must be between 0 and 1, such as 0.9"),
         (["--data", "MY", "--target", "y", "--method", "lofy"], "Did you mean 'lofi'?"),
-        (["--data", "MY", "--target", "colour"], "is the task classification?"),
+        (
+            ["--data", "MY", "--target", "colour", "--task", "regression"],
+            "is the task classification?",
+        ),
         (["--data", "MY", "--target", "y", "--on-bad", "raise"], "my.csv line 52: has 2 fields"),
         (["--data", "MY", "--target", "y", "--on-bad", "sulk"], "--on-bad must be skip or raise"),
         (["--data", "MY", "--target", "y", "--set", "drift"], "--set must be name=value"),
@@ -190,7 +195,7 @@ def test_tune_writes_what_run_reads(my_csv, tmp_path):
     assert read["options"]["decay"] == 1.0
     said = call("run", "--data", my_csv, "--target", "y", "--config", out / "lofi.toml",
                 "--hidden", 5, "--out", tmp_path / "run")  # fmt: skip
-    assert "lofi, 66 weights" in said
+    assert "lofi, 41 weights" in said
 
 
 def test_tuning_on_validation_data_holds_out_a_tenth_and_trains_on_the_rest():

@@ -95,6 +95,7 @@ class Source:
     """As much of a source as a journal asks for."""
 
     outputs, names = 2, ["yes", "no"]
+    labels = names
 
 
 def test_a_forecast_that_is_not_finite_is_never_printed_as_a_class():

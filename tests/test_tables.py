@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -75,8 +76,8 @@ def test_categories_without_a_free_slot_share_the_last_and_are_counted():
     found = bs.streams.table(rows, target="y", task="regression", slots=3)
     assert found.stream.examples.x.argmax(axis=1).tolist() == [0, 1, 2, 2, 2, 0]
     assert found.said[-1] == (
-        "column c: 2 categories came too late and share one input, in 3 rows, 'c' first; "
-        "--slots 5 for all"
+        "column c: 2 more categories than there was room for, 'c' first, in 3 rows; "
+        "they share one input (--slots 5 for all)"
     )
 
 
@@ -88,7 +89,7 @@ def test_forty_cities_have_forty_slots_and_room_for_more():
     assert x.shape[1] == 40 + 12 + 1  # a quarter and two to spare, and one for all others
     assert len(np.unique(x[:400], axis=0)) == 40
     assert "  city  category  40 names, room for 12 more" in found.said
-    assert found.said[-1].startswith("column city: 1 categories came too late")
+    assert found.said[-1].startswith("column city: 1 more categories than there was room for")
 
 
 def test_numbers_are_standardised_with_the_rows_so_far():
@@ -149,9 +150,10 @@ def test_classes_beyond_the_first_rows_have_room_to_spare():
     rows = [{"x": 1.5, "y": f"k{n // 10}"} for n in range(60)]
     found = bs.streams.table(rows, target="y", head=30, on_bad="skip")
     (line,) = (line for line in found.said if " target " in line)
-    assert line.endswith("3 classes in the first 30 rows, and room for 2 more")
+    assert line == "  y  target    classification (guessed from names), 3 classes, room for 2 more"
     assert found.classes == ("k0", "k1", "k2", "k3", "k4")
     assert len(found.skipped) == 10
+    assert found.said[-1].endswith("these rows were left out (--classes 6 for all)")
 
 
 def test_a_refused_row_teaches_nothing():
@@ -278,6 +280,64 @@ def test_every_kind_of_source_gives_the_same_rows(tmp_path, monkeypatch):
     (folder / "2.jsonl").write_text('{"a": 3, "b": 6}\n')
     (folder / "notes.txt").write_text("not data")
     same_rows(folder)
+
+
+class Polars:
+    """A frame, as far as polars is asked."""
+
+    columns = ("a", "b")
+
+    def iter_rows(self):
+        """Tuples."""
+        return iter([(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)])
+
+
+class Pandas:
+    """A frame, as far as pandas is asked."""
+
+    columns = ("a", "b")
+
+    def itertuples(self, index, name):
+        """Tuples."""
+        assert (index, name) == (False, None)
+        return Polars().iter_rows()
+
+
+class Pair(NamedTuple):
+    """A row with names."""
+
+    a: float
+    b: float
+
+
+def test_what_python_holds_is_read_by_what_it_can_do():
+    a, b = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
+    same_rows({"a": a, "b": b})
+    same_rows({"a": np.array(a), "b": tuple(b)})
+    same_rows(Polars())
+    same_rows(Pandas())
+    same_rows([Pair(*row) for row in zip(a, b, strict=True)])
+    same_rows(np.array(list(zip(a, b, strict=True)), dtype=[("a", float), ("b", float)]))
+    same_rows((np.array(a)[:, None], b))
+    arrow = pytest.importorskip("pyarrow")
+    same_rows(arrow.table({"a": a, "b": b}))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (3, "the source must be a file's name, a frame, a dict of columns, or rows, got int"),
+        (b"a,b", "got bytes"),
+        ({"a": 1, "b": 2}, "a single row goes into a list"),
+        ({"a": [1], "b": [1, 2]}, "the columns must be equally long, got a 1, b 2"),
+        ([1, 2], "row 1: must be a dict or a flat array, got int"),
+        (["a,b"], "row 1: must be a dict or a flat array, got str"),
+        ((np.ones((3, 1)), [1, 2]), "inputs and targets must be equally many, got 3 and 2"),
+    ],
+)
+def test_what_holds_no_rows_is_refused_in_one_sentence(source, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        bs.streams.table(source, target="b")
 
 
 def test_json_lines_that_are_not_objects_are_reported(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -32,7 +33,7 @@ from bayestream.forecasts import (
     predictive,
 )
 from bayestream.running.run import Records
-from bayestream.streams.encoder import Encoded
+from bayestream.streams.encoder import WARM_UP, Encoded
 from bayestream.streams.tables import Unreadable
 from bayestream.types import Estimator, Example, State
 
@@ -67,9 +68,10 @@ class Writer(Protocol):
 
 
 class Numbers:
-    """Forecasts of a number, with its deviation and its 90% interval."""
+    """Forecasts of a number, with its deviation and the interval that holds a share of targets."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: float = 0.9) -> None:
+        self._ends = (0.5 - level / 2, 0.5 + level / 2)
         self.header: Sequence[str] = ("place", "target", "forecast", "deviation", "low", "high")
         self.losses: Losses = {("", "rmse"): 2, ("running mean", "rmse"): 2, ("", "nlpd"): 1}
         self.counts = np.zeros(0)
@@ -78,7 +80,7 @@ class Numbers:
         """In the units of the target; blank until those are known."""
         centre = np.array([row.centre for row in rows])
         scale = np.array([row.scale for row in rows])
-        ends = [quantile(level, values["parts"]) for level in (0.05, 0.95)]
+        ends = [quantile(end, values["parts"]) for end in self._ends]
         standard = np.stack([values["mean"], *ends])
         mean, low, high = centre + scale * standard
         deviation = scale * values["deviation"]
@@ -108,11 +110,11 @@ class Labels:
         self.losses: Losses = {("", wrong): 1, ("most frequent class", wrong): 1, ("", "nlpd"): 1}
         self._source = source
         self.counts = np.zeros(source.outputs)
-        slots = [f"p{number}" for number in range(source.outputs)]
+        slots = probabilities_of(source.labels, source.outputs)
         self.header: Sequence[str] = ("place", "target", "forecast", "probability", *slots)
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
-        """Classes by their names; p0, p1, … are in the order in which classes first appeared."""
+        """Classes by their names, in the order in which they first appeared."""
         probabilities = values["probabilities"]
         finite = np.isfinite(probabilities).all(axis=1)
         names = [*self._source.names]  # a row may name those before it alone
@@ -139,6 +141,17 @@ class Labels:
         losses = np.stack([wrong, frequent != label, -np.log(chance)], axis=1)
         surprise = np.where(known, surprise_of_classes(probabilities, label), np.nan)
         return Written(lines, _scored(losses, known), surprise)
+
+
+def probabilities_of(labels: Sequence[str], outputs: int) -> list[str]:
+    """Names for the columns of so many classes, of which the first are known.
+
+    >>> probabilities_of(["no", "yes"], 4)
+    ['p_no', 'p_yes', 'p_new1', 'p_new2']
+    """
+    names = [f"p_{label}" for label in labels]
+    spare = (f"p_new{number}" for number in count(1))
+    return [*names, *islice((s for s in spare if s not in names), outputs - len(names))]
 
 
 def record(estimator: Estimator, state: State, example: Example) -> dict[str, Any]:
@@ -299,6 +312,26 @@ class Journal:
         more = self._skips - len(self._skipped)
         return [*lines, *([f"  and {more} more, in skipped.csv"] if more else [])]
 
+    def files(self) -> list[str]:
+        """The names of those that were written."""
+        return ["forecasts.csv", *(["skipped.csv"] if self._skips else [])]
+
+    def unscored(self) -> str:
+        """Why there is no score at all; empty if there is one."""
+        if not np.isnan(self._joined()).all():
+            return ""
+        if not self.updates:
+            return f"no score: none of {self.count:,} rows had a label, so nothing was learnt"
+        return (
+            f"no score: {self.updates} of {self.count:,} rows had a label, and scores begin with "
+            f"the {WARM_UP + 1}th, when the units of the target are known"
+        )
+
+    @property
+    def header(self) -> Sequence[str]:
+        """The columns of forecasts.csv."""
+        return self._writer.header
+
     @property
     def count(self) -> int:
         """How many rows have been scored."""
@@ -340,7 +373,10 @@ class Journal:
     def line(self) -> str:
         """The learner's rolling scores, in words."""
         found = self._means(self._recent)
-        parts = [f"{metric} {v:.4g}" for (method, metric), v in found.items() if not method]
+        own = {metric: value for (method, metric), value in found.items() if not method}
+        parts = [f"{metric} {value:.4g}" for metric, value in own.items() if not np.isnan(value)]
+        if not parts:
+            return "no score yet"
         return f"{', '.join(parts)} (last {self._size})"
 
     def table(
@@ -396,13 +432,15 @@ def journal_for(
     size: int,
     out: Path,
     drifts: Sequence[float] = (),
+    *,
+    level: float = 0.9,
     kept: Path | None = None,
 ) -> Journal:
     """A journal for the source's kind of target; of an average, with its settings' drifts.
 
     With a folder of checkpoints, what it remembers of every row is kept there too.
     """
-    writer = Labels(source) if source.task == "classification" else Numbers()
+    writer = Labels(source) if source.task == "classification" else Numbers(level)
     return Journal(writer, size, out, drifts, kept)
 
 

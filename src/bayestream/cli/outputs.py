@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,11 @@ from bayestream.cli.interrupts import INTERRUPTS
 
 class Screen(Console):
     """Standard output; after an interrupt, work goes on without it: Ctrl-C ends `| tee` as well."""
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """As they are: the user's names may look like markup, and a terminal breaks long lines."""
+        for line in lines:
+            self.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
         """Be quiet, and end the command unless it is ending in good order already."""

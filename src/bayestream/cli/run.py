@@ -15,7 +15,9 @@ from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal, journal_for, record
 from bayestream.cli.outputs import Screen, whole
+from bayestream.cli.reading import AS_IT_IS, Reading, reads_tables
 from bayestream.cli.resume import Resumable, call_of
+from bayestream.cli.sidecar import describe
 from bayestream.evaluation import plots
 from bayestream.running.refusals import check_most
 from bayestream.running.run import learn
@@ -26,11 +28,12 @@ from bayestream.types import Estimator, State
 _LINES = 20  # of rolling scores, about, on the screen
 
 
+@reads_tables
 def run(
     context: typer.Context,
     data: sources.Data,
     target: sources.Target = "",
-    task: sources.TaskName = "regression",
+    task: sources.TaskName = "",
     method: learners.Method = None,
     rank: learners.Rank = None,
     hidden: learners.Hidden = "50",
@@ -41,34 +44,43 @@ def run(
     given: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the method: drift=1e-5.")
     ] = None,
-    categorical: sources.Categorical = None,
-    ignore: sources.Ignore = None,
-    slots: sources.Slots = 10,
-    classes: sources.Classes = 10,
     on_bad: Annotated[str, typer.Option(help="Rows that cannot be read: skip or raise.")] = "skip",
     window: Annotated[int, typer.Option(min=1, help="Rows that rolling scores look back.")] = 200,
     block: Annotated[
         int, typer.Option(min=1, help="Rows learnt between two writes; 1 for a live source.")
     ] = 100,
     limit: sources.Limit = None,
+    level: Annotated[float, typer.Option(help="Share of targets between low and high.")] = 0.9,
     seed: Annotated[int, typer.Option(help="Of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for forecasts and picture.")] = Path("out/run"),
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder to save the run in, and to go on from.")
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Rows from one checkpoint to the next.")] = 1000,
+    reading: Reading = AS_IT_IS,
 ) -> None:
     """Learn from rows one by one, each forecast before it is learnt from.
 
+    Separator, decimal sign, header and encoding are told from the first lines of a file, and what
+    its columns hold from the first 300 rows; what was decided, and why, is printed first, and
+    options say otherwise. Values are standardised, and categories numbered, with the rows so far
+    alone. Words such as NA, null, ? and - are missing values everywhere.
+
     Prints rolling scores, how fast the world moves, and where it changed at once; writes a forecast
-    with its uncertainty for every row (forecasts.csv), the rows that were skipped and why
-    (skipped.csv), and a picture of the scores (scores.png). Columns are standardised, and
-    categories encoded, with the rows so far alone. Unless a method or an option of one is given,
-    it learns with several settings at once, and believes those that forecast best.
+    with its uncertainty for every row (forecasts.csv), what its columns mean (forecasts.json), the
+    rows that were skipped and why (skipped.csv), and a picture of the scores (scores.png). Unless a
+    method or an option of one is given, it learns with several settings at once, and believes those
+    that forecast best.
 
     **Examples:**
 
     `bayestream run --data my.csv --target price`
+
+    `bayestream run --data my.csv --target price --categorical zip --date sold=dmy --ignore id`
+
+    `bayestream run --data export.csv --target kind --task classification --classes 12`
+
+    `bayestream run --data odd.txt --target c4 --separator tab --decimal , --no-header`
 
     `bayestream run --data my.csv --target price --method lofi --set drift=1e-5`
 
@@ -84,20 +96,13 @@ def run(
     Ctrl-C, or SIGTERM, ends the run with its summary and exit code 130; a second one ends it at
     once. So a live source is learnt from until then:
 
-    `tail -f log.jsonl | bayestream run --data - --target kind --task classification --block 1`
+    `tail -f log.jsonl | bayestream run --data - --target kind --head 20 --block 1`
     """
     if on_bad not in ("skip", "raise"):
         raise ValueError(f"--on-bad must be skip or raise, got {on_bad!r}.")
-    source = sources.opened(
-        data,
-        target=target,
-        task=task,
-        categorical=categorical or (),
-        ignore=ignore or (),
-        slots=slots,
-        classes=classes,
-    )
-    source = sources.limited(source, limit)
+    if not 0 < level < 1:
+        raise ValueError(f"--level must be between 0 and 1, such as 0.9, got {level}.")
+    source = sources.opened(data, target=target, task=task, reading=reading, limit=limit)
     chosen = learners.settings(
         method,
         rank=rank,
@@ -109,11 +114,14 @@ def run(
     sizes = learners.layers(source, hidden)
     learner = learners.learner(source, sizes, chosen)
     console = Screen()
+    console.lines(source.said())
     console.print(
         f"{chosen.method}, {learner.model.size:,} weights, {source.inputs} inputs, {source.task} "
         f"of {source.outputs} output{'s' if source.outputs > 1 else ''}"
     )
-    journal = journal_for(source, window, out, learners.drifts(chosen), checkpoint)
+    journal = journal_for(
+        source, window, out, learners.drifts(chosen), level=level, kept=checkpoint
+    )
     about = {"call": call_of(context), "learner": chosen._asdict(), "sizes": sizes}
     saved = Resumable(checkpoint, every, learner, about)
     state = saved.begin(learner.init(jax.random.key(seed)), journal)
@@ -121,6 +129,7 @@ def run(
         console.print(saved, soft_wrap=True, markup=False, highlight=False)
     rows = saved.rows(source)
     with journal:
+        describe(out, source, journal.header, level)
         _learn_all(
             learner,
             state,
@@ -135,12 +144,13 @@ def run(
     if INTERRUPTS.requested:
         console.print(f"interrupted after {journal.count:,} rows")
     if journal.count:
-        console.print(journal.table(chosen.method))
+        console.print(journal.unscored() or journal.table(chosen.method))
     for line in filter(None, [*journal.changes(), journal.moves(), *journal.skips()]):
         console.print(line, markup=False)
-    _picture(journal, chosen.method, out)
-    written = [out / name for name in ("forecasts.csv", "skipped.csv", "scores.png")]
-    console.print("wrote", *(str(path) for path in written if path.exists()))
+    console.lines(source.notes())
+    describe(out, source, journal.header, level)  # classes that came late have their names now
+    written = [*journal.files(), "forecasts.json", *_picture(journal, chosen.method, out)]
+    console.print("wrote", *(str(out / name) for name in written))
     check_most(journal.refused, journal.updates)
 
 
@@ -208,12 +218,15 @@ def _blocks(
         yield rows, bad
 
 
-def _picture(journal: Journal, method: str, out: Path) -> None:
-    if not journal.count:
-        return
+def _picture(journal: Journal, method: str, out: Path) -> list[str]:
+    """The name of the file, if there is anything to draw."""
+    if not journal.count or journal.unscored():
+        return []
     try:
         with whole(out / "scores.png") as path:
             figure = plots.curves(journal.results(method), shares=journal.speeds())
             figure.savefig(path, dpi=130)
+        return ["scores.png"]
     except ImportError as error:
         typer.echo(f"no picture: {error}", err=True)
+        return []

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 
 from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.reading import AS_IT_IS, Reading
 from bayestream.streams import datasets, files, river_sets, tables
-from bayestream.streams.encoder import Encoded, Encoder, Task
-from bayestream.streams.tables import Unreadable
+from bayestream.streams.encoder import Encoded, Encoder
+from bayestream.streams.tables import Plan, Unreadable
+from bayestream.streams.targets import Task
 from bayestream.types import Stream
 
 Data = Annotated[
@@ -22,14 +25,12 @@ Data = Annotated[
         "or a name from `bayestream data list`."
     ),
 ]
-Target = Annotated[str, typer.Option(help="The column to be forecast.")]
-TaskName = Annotated[str, typer.Option("--task", help="regression or classification.")]
-Categorical = Annotated[
-    list[str] | None, typer.Option(help="A column of categories that look like numbers.")
+Target = Annotated[
+    str, typer.Option(help="The column to be forecast; guessed if one is called target, y, label …")
 ]
-Ignore = Annotated[list[str] | None, typer.Option(help="A column to leave out.")]
-Slots = Annotated[int, typer.Option(min=1, help="Inputs of a column of categories.")]
-Classes = Annotated[int, typer.Option(min=2, help="How many classes there may be.")]
+TaskName = Annotated[
+    str, typer.Option("--task", help="regression or classification; guessed where that is safe.")
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use so many rows only.")]
 
 
@@ -43,7 +44,21 @@ class Source(NamedTuple):
     total: int | None  # rows, where that is known
     names: Sequence[str] | dict[str, int]  # of the classes seen so far, in their order
     at_rest: bool  # does its order mean nothing?
-    encoder: Encoder | None = None  # of a table
+    plan: Plan | None = None  # of a table
+    encoder: Encoder | None = None
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Names of the classes that are known before the first row is learnt from."""
+        return list(self.names) if self.plan is None else self.plan.target.classes
+
+    def said(self) -> list[str]:
+        """How it is read, and why so, a line each."""
+        return [] if self.plan is None else self.plan.lines()
+
+    def notes(self) -> list[str]:
+        """What was odd about the rows so far, a line each."""
+        return [] if self.encoder is None else self.encoder.notes()
 
     def stream(self) -> tuple[Stream, list[Unreadable]]:
         """All of it in memory, and what could not be read."""
@@ -59,39 +74,64 @@ def opened(
     data: str,
     *,
     target: str = "",
-    task: str = "regression",
-    categorical: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    slots: int = 10,
-    classes: int = 10,
+    task: str = "",
+    reading: Reading = AS_IT_IS,
+    limit: int | None = None,
 ) -> Source:
-    """The source that a command line names."""
+    """The source that a command line names, or its first rows alone."""
     if data in datasets.NAMES and not data.startswith("river/"):
         with INTERRUPTS.waiting():
             datasets.get(data)
     if data in ("mnist", "fashion_mnist"):
-        images = getattr(datasets, data)()
-        return _of_stream(images, "classification", 10)
-    if data.startswith("uci/"):
+        source = _of_stream(getattr(datasets, data)(), "classification", 10)
+    elif data.startswith("uci/"):
         split = datasets.uci(data.removeprefix("uci/"))
-        return _of_stream(split.train, "regression", 1, split.mean, split.scale)
-    options: dict[str, Any] = {"categorical": categorical, "ignore": ignore, "slots": slots}
-    if data.startswith("river/"):
-        name = data.removeprefix("river/")
-        rows: Any = river_sets.rows(name)
-        task, classes = river_sets.NAMES[name], rows.n_classes or 2
-        target, total = "target", rows.n_samples
+        source = _of_stream(split.train, "regression", 1, split.mean, split.scale)
     else:
-        if not target:
-            raise ValueError("--target must name the column to be forecast.")
-        with INTERRUPTS.waiting():
-            rows, total = data, files.count(data)
-    kind = cast(Task, task)
+        source = _of_table(data, target, task, reading, limit)
+    if limit is None:
+        return source
+    total = limit if source.total is None else min(limit, source.total)
+    return source._replace(rows=islice(source.rows, limit), total=total)
+
+
+def _of_table(data: str, target: str, task: str, reading: Reading, limit: int | None) -> Source:
+    options = reading.options()
+    if limit is not None:
+        options["head"] = min(limit, reading.head)
     with INTERRUPTS.waiting():
-        encoder, items = tables.encoded(rows, target=target, task=kind, classes=classes, **options)
+        if data.startswith("river/"):
+            name = data.removeprefix("river/")
+            rows: Any = river_sets.rows(name)
+            target, task, total = "target", river_sets.NAMES[name], rows.n_samples
+            if task == "classification":
+                options["classes"] = reading.classes or rows.n_classes or 2
+        else:
+            rows, total = data, files.count(data)
+        if data == "-":
+            typer.echo(f"waiting for {options['head']} rows, which decide (--head)", err=True)
+        try:
+            found = tables.prepared(rows, target=target or None, task=task or None, **options)
+        except ValueError as error:
+            # The argument as it is called here.
+            raise ValueError(re.sub(r"^(\w+)(?= must)", _as_option, str(error))) from None
+    encoder, items, plan = found
     return Source(
-        items, encoder.inputs, encoder.outputs, kind, total, encoder.classes, False, encoder
+        items,
+        encoder.inputs,
+        encoder.outputs,
+        encoder.task,
+        total,
+        encoder.classes,
+        False,
+        plan,
+        encoder,
     )
+
+
+def _as_option(found: re.Match[str]) -> str:
+    name = found[0]
+    return f"--{name}" if name in ("target", "task", *Reading._fields) else name
 
 
 def _of_stream(
@@ -106,11 +146,3 @@ def _of_stream(
     inputs = int(np.prod(stream.examples.x.shape[1:]))
     names = [str(number) for number in range(outputs)]
     return Source(rows(), inputs, outputs, task, len(stream), names, True)
-
-
-def limited(source: Source, limit: int | None) -> Source:
-    """Its first rows alone."""
-    if limit is None:
-        return source
-    total = limit if source.total is None else min(limit, source.total)
-    return source._replace(rows=islice(source.rows, limit), total=total)

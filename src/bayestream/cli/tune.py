@@ -13,16 +13,18 @@ from bayestream.checks import check_choice
 from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.outputs import Screen, whole
+from bayestream.cli.reading import AS_IT_IS, Reading, reads_tables
 from bayestream.evaluation import plots
 from bayestream.networks import models
 from bayestream.tuning import tune as tuning
 from bayestream.types import Stream
 
 
+@reads_tables
 def tune(
     data: sources.Data,
     target: sources.Target = "",
-    task: sources.TaskName = "regression",
+    task: sources.TaskName = "",
     method: learners.Method = None,
     rank: learners.Rank = None,
     hidden: learners.Hidden = "50",
@@ -37,13 +39,10 @@ def tune(
     given: Annotated[
         list[str] | None, typer.Option("--set", help="An option not to be searched: decay=1.")
     ] = None,
-    categorical: sources.Categorical = None,
-    ignore: sources.Ignore = None,
-    slots: sources.Slots = 10,
-    classes: sources.Classes = 10,
     limit: sources.Limit = None,
     seed: Annotated[int, typer.Option(help="Of the search and of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for trials and result.")] = Path("out/tune"),
+    reading: Reading = AS_IT_IS,
 ) -> None:
     """Search for the hyper-parameters with the least negative log predictive density.
 
@@ -59,20 +58,14 @@ def tune(
 
     `bayestream tune --data my.csv --target price --method lofi --set decay=1.0`
     """
-    source = sources.opened(
-        data,
-        target=target,
-        task=task,
-        categorical=categorical or (),
-        ignore=ignore or (),
-        slots=slots,
-        classes=classes,
-    )
-    with INTERRUPTS.waiting():
-        stream, bad = sources.limited(source, limit).stream()
+    source = sources.opened(data, target=target, task=task, reading=reading, limit=limit)
     console = Screen()
+    console.lines(source.said())
+    with INTERRUPTS.waiting():
+        stream, bad = source.stream()
     if bad:
-        console.print(f"{len(bad)} rows could not be read; the first: {bad[0].place}", markup=False)
+        console.lines([f"{len(bad)} rows could not be read; the first: {bad[0].place}"])
+    console.lines(source.notes())
     chosen = learners.settings(method, rank=rank, given=given or ())
     sizes = learners.layers(source, hidden)
     model = models.mlp(sizes)

@@ -1,6 +1,7 @@
 """Where examples come from: data sets, formulas, and drifts that change either."""
 
 from bayestream.streams.datasets import Split, fashion_mnist, mnist, uci
+from bayestream.streams.dialects import Format
 from bayestream.streams.drifts import (
     abrupt,
     covariate_noise,
@@ -26,13 +27,16 @@ from bayestream.streams.synthetic import (
     two_moons,
     waves,
 )
-from bayestream.streams.tables import Table, Unreadable, encoded, table
+from bayestream.streams.tables import Plan, Prepared, Table, Unreadable, encoded, prepared, table
 
 __all__ = [
     "Columns",
     "Encoded",
     "Encoder",
+    "Format",
     "Lazy",
+    "Plan",
+    "Prepared",
     "Split",
     "Table",
     "Unreadable",
@@ -51,6 +55,7 @@ __all__ = [
     "ornstein_uhlenbeck",
     "permuted",
     "piecewise_regression",
+    "prepared",
     "repeat",
     "river",
     "rotated",

@@ -22,13 +22,10 @@ from bayestream.streams.values import (
 )
 
 Kind = Literal["numeric", "categorical", "date", "left out"]
-Task = Literal["regression", "classification"]
 _FAULTY = 0.1  # of a column of numbers or dates, so many cells may be something else
 _MOST_SLOTS = 100  # unless more are asked for: each is a row of weights
-_KEYS = 20  # as many different names, nearly one a row, are keys
-_CLASSES = 10  # where the first rows show too few
+KEYS = 20  # as many different names, nearly one a row, are keys
 _CODES = re.compile(r"0\d+")
-_TARGETS = ("target", "y", "label", "class", "outcome")
 
 
 class Wishes(NamedTuple):
@@ -50,16 +47,6 @@ class Column(NamedTuple):
     why: str
     slots: int = 0  # of categories, the last of them for all that come too late
     order: str = ""  # of dates: "ymd", "dmy" or "mdy"
-
-
-class Target(NamedTuple):
-    """The column to be forecast."""
-
-    name: str
-    task: Task
-    why: str
-    classes: tuple[str, ...] = ()  # those of the first rows, in their order
-    outputs: int = 1
 
 
 class Head:
@@ -101,7 +88,7 @@ def column(name: str, head: Head, wishes: Wishes, *, day_first: bool = False) ->
     if name in wishes.categorical:
         return _categories(name, cells, head, wishes)
     if name in wished_order:
-        order, why = _order([value for value, _ in cells], day_first)
+        order, why = order_of([value for value, _ in cells], day_first)
         order, why = (wished_order[name], "") if wished_order[name] else (order or "ymd", why)
         return Column(name, "date", f"{ORDERS[order]}{why}, as you say", order=order)
     if not cells:
@@ -113,62 +100,19 @@ def column(name: str, head: Head, wishes: Wishes, *, day_first: bool = False) ->
     missing = head.size - len(cells)
     odd = [value for value, style in cells if not is_number(value, style)]
     codes = _codes([value for value, _ in cells])
-    if _few(odd, cells) and not codes:
-        return Column(name, "numeric", _but(missing, odd, "no number"))
-    order, doubt = _order([value for value, _ in cells], day_first)
+    if few(odd, cells) and not codes:
+        return Column(name, "numeric", said_with(_like(cells, odd), missing, odd, "no number"))
+    order, doubt = order_of([value for value, _ in cells], day_first)
     if order:
         odd = [value for value, _ in cells if not is_date(value, order)]
-        if _few(odd, cells):
-            why = f"{ORDERS[order]}{doubt}"
-            return Column(
-                name, "date", ", ".join([why, _but(missing, odd, "no date")]), order=order
-            )
+        if few(odd, cells):
+            why = f"{ORDERS[order]}{doubt or f', {_like(cells, odd)}'}"
+            return Column(name, "date", said_with(why, missing, odd, "no date"), order=order)
     names = {name_of(value) for value, _ in cells}
-    if len(names) > max(_KEYS, 0.9 * len(cells)):
+    if len(names) > max(KEYS, 0.9 * len(cells)):
         why = f"{len(names)} names in {len(cells)} rows, as keys have"
         return Column(name, "left out", f"{why}; --categorical {name} to use it")
     return _categories(name, cells, head, wishes, "begins with 0, as codes do" if codes else "")
-
-
-def target(name: str, task: str | None, head: Head, wishes: Wishes) -> Target:
-    """The column to be forecast, with its task: as the user says, or as its first labels do."""
-    cells = head.cells(name)
-    labels = tuple(dict.fromkeys(filter(None, (name_of(value) for value, _ in cells))))
-    odd = [value for value, style in cells if not is_number(value, style)]
-    why = "as you say"
-    if task is None:
-        task, why = _task(name, cells, labels, odd, head)
-    if task == "regression":
-        if cells and not _few(odd, cells):
-            raise ValueError(
-                f"target must hold numbers, got {odd[0]!r} in {name}; is the task classification?"
-            )
-        return Target(name, "regression", ", ".join(filter(None, [why, _but(0, odd, "no number")])))
-    outputs = wishes.classes
-    if outputs is None:
-        outputs = len(labels) + (0 if head.complete else spare(len(labels)))
-        outputs = max(outputs, 2) if head.complete or len(labels) > 1 else _CLASSES
-        more = outputs - len(labels)
-        room = f", and room for {more} more" if more else ""
-    elif outputs < len(labels):
-        raise ValueError(
-            f"classes must be at least {len(labels)}, as many as {name} has in {head.said()}, "
-            f"got {outputs}."
-        )
-    else:
-        room = f", of {outputs}"
-    found = f"{len(labels)} class{'' if len(labels) == 1 else 'es'} in {head.said()}{room}"
-    return Target(name, "classification", f"{why}; {found}", labels, outputs)
-
-
-def guessed_target(names: Collection[str]) -> str | None:
-    """The one column whose name says that it is the target, if there is one.
-
-    >>> guessed_target(["size", "Target"]), guessed_target(["y", "label"])
-    ('Target', None)
-    """
-    found = [name for name in names if name.strip().lower() in _TARGETS]
-    return found[0] if len(found) == 1 else None
 
 
 def check_names(wishes: Wishes, head: Head) -> None:
@@ -209,7 +153,8 @@ def is_number(value: Any, style: NumberStyle) -> bool:
     return True
 
 
-def _finite(value: Any, style: NumberStyle) -> float | None:
+def finite(value: Any, style: NumberStyle) -> float | None:
+    """A cell as a number, None if it is missing or none."""
     try:
         return number_of(value, style)
     except ValueError:
@@ -236,13 +181,19 @@ def _dates(wishes: Wishes, names: Collection[str]) -> Iterable[tuple[str, str]]:
             yield name, order
 
 
-def _few(odd: Sequence[Any], cells: Sequence[Any]) -> bool:
+def few(odd: Sequence[Any], cells: Sequence[Any]) -> bool:
+    """Whether so many odd cells are mistakes among the others, rather than what a column holds."""
     return len(odd) <= max(1, _FAULTY * len(cells)) and 2 * len(odd) <= len(cells) - len(odd)
 
 
-def _but(missing: int, odd: Sequence[Any], what: str) -> str:
-    """What is missing, and what is taken for that."""
-    parts = [f"{missing} missing"] if missing else []
+def _like(cells: Sequence[tuple[Any, Any]], odd: Sequence[Any]) -> str:
+    """The first cell that is as it should be."""
+    return next((f"like {str(value)[:12]}" for value, _ in cells if value not in odd), "")
+
+
+def said_with(why: str, missing: int, odd: Sequence[Any], what: str) -> str:
+    """A reason, what is missing, and what is taken for that."""
+    parts = [why, *([f"{missing} missing"] if missing else [])]
     if odd:
         verb = "is" if len(odd) == 1 else "are"
         parts.append(f"{len(odd)} {verb} {what}, as {str(odd[0])[:20]!r}")
@@ -257,7 +208,7 @@ def _codes(values: Sequence[Any]) -> bool:
     return all(text.isdecimal() for text in texts) and any(map(_CODES.fullmatch, texts))
 
 
-def _order(values: Sequence[Any], day_first: bool) -> tuple[str, str]:
+def order_of(values: Sequence[Any], day_first: bool) -> tuple[str, str]:
     """The order in which most dates are written, empty if there is none; and any doubt of it."""
     found = [fields for value in values if (fields := fields_of(str(value)))]
     written = [fields for fields in found if len(fields.first) <= 2]
@@ -267,8 +218,9 @@ def _order(values: Sequence[Any], day_first: bool) -> tuple[str, str]:
     late = (sum(value > 12 for value in firsts), sum(value > 12 for value in seconds))
     if late[0] != late[1]:
         return ("dmy" if late[0] > late[1] else "mdy"), ""
-    example = written[0].separator.join(written[0][i] for i in (0, 2, 3))
-    if written[0].separator == ".":  # nobody writes the month first so
+    first, separator, second, third, _ = written[0]
+    example = separator.join((first, second, third))
+    if separator == ".":  # nobody writes the month first so
         return "dmy", ""
     order = "dmy" if day_first else "mdy"
     other = "mdy" if day_first else "dmy"
@@ -289,40 +241,3 @@ def _categories(
     missing = head.size - len(cells)
     parts = [f"{len(names)} names", room or short, f"{missing} missing" if missing else "", given]
     return Column(name, "categorical", ", ".join(filter(None, parts)), slots)
-
-
-def _task(
-    name: str,
-    cells: Sequence[tuple[Any, Any]],
-    labels: Sequence[str],
-    odd: Sequence[Any],
-    head: Head,
-) -> tuple[Task, str]:
-    """What it is safe to guess."""
-    if not cells:
-        raise ValueError(
-            f"task must be regression or classification: {name} has no label in {head.said()} to "
-            "guess it from."
-        )
-    if not _few(odd, cells):
-        order, _ = _order([value for value, _ in cells], False)
-        if sum(not is_date(value, order) for value, _ in cells) == 0:
-            raise ValueError(f"target must hold numbers or classes, and {name} holds dates.")
-        if len(labels) > max(_KEYS, 0.5 * len(cells)):
-            raise ValueError(
-                f"target must hold numbers or classes, and {name} holds {len(labels)} names in "
-                f"{len(cells)} rows; say task classification if these are classes."
-            )
-        return "classification", "guessed, as it holds names"
-    if all(isinstance(value, bool | np.bool_) for value, _ in cells):
-        return "classification", "guessed, as it holds yes and no"
-    numbers = {number for value, style in cells if (number := _finite(value, style)) is not None}
-    whole = all(map(float.is_integer, numbers))
-    if numbers in ({0.0, 1.0}, {-1.0, 1.0}):
-        return "classification", f"guessed, as it holds {' and '.join(sorted(labels))} alone"
-    if whole and len(numbers) <= 20 and len(numbers) <= len(cells) // 5:
-        raise ValueError(
-            f"task must be regression or classification: {name} holds whole numbers, of "
-            f"{len(numbers)} values alone, which may be amounts or classes."
-        )
-    return "regression", "guessed, as it holds numbers"

@@ -8,33 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bayestream.streams.values import PLAIN, NumberStyle, fields_of, moment_of, number_of, text_of
+from bayestream.streams.number_styles import is_date, is_number, style_of
+from bayestream.streams.values import PLAIN, NumberStyle, text_of
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
 _QUOTED = re.compile(r"(?:^|[,;\t|])\s*'[^'\n]*'\s*(?=[,;\t|]|$)", re.MULTILINE)
 _ROWS = 100  # looked at, at most
-_MARKS = {
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe\x00\x00": "utf-32",
-    b"\x00\x00\xfe\xff": "utf-32",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
-_FOREIGN = {
-    b"PK\x03\x04": "an Excel or zip file; save it as CSV",
-    b"\xd0\xcf\x11\xe0": "an old Excel file; save it as CSV",
-    b"\x1f\x8b": "compressed; let its name end in .gz",
-    b"PAR1": "a Parquet file; let its name end in .parquet",
-    b"%PDF": "a PDF file; save the table as CSV",
-    b"SQLite": "a database; save the table as CSV",
-}
-_COMMA = re.compile(r"[-+\u2212$€£ ]*\d+,\d+[%€ ]*")
-_GROUPS = {
-    mark: re.compile(
-        rf"[-+\u2212$€£ ]*\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?P<rest>[.,]\d+)?[%€ ]*"
-    )
-    for mark in ",."
-}
 
 
 class Format(NamedTuple):
@@ -63,6 +42,12 @@ class Format(NamedTuple):
                 f"thousands must be . or , or nothing, and not the decimal sign, "
                 f"got {self.thousands!r}."
             )
+        try:
+            b"a".decode(self.encoding or "utf-8", "ignore")
+        except (LookupError, ValueError):
+            raise ValueError(
+                f"encoding must be one that Python knows, such as latin-1, got {self.encoding!r}."
+            ) from None
         if separator is not None and separator == (self.quote or '"'):
             raise ValueError(f"separator and quote must differ, got {separator!r} for both.")
         return self._replace(separator=separator)
@@ -110,34 +95,6 @@ class Dialect(NamedTuple):
         return ", ".join(parts)
 
 
-def encoding_of(head: bytes, name: str) -> str:
-    r"""UTF-8 unless a mark or the bytes themselves say otherwise.
-
-    >>> encoding_of(b"caf\xe9,1\n", "t.csv"), encoding_of("café,1\n".encode(), "t.csv")
-    ('latin-1', 'utf-8')
-    """
-    for mark, encoding in _MARKS.items():
-        if head.startswith(mark):
-            return encoding
-    for mark, kind in _FOREIGN.items():
-        if head.startswith(mark):
-            raise ValueError(f"{name} must be text, and is {kind}.")
-    if head[:500].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        raise ValueError(f"{name} must be a table, and is a web page or XML.")
-    zeros = head[:1000].count(0)
-    if zeros > len(head[:1000]) // 4:
-        return "utf-16-le" if head[1:1000:2].count(0) > zeros // 2 else "utf-16-be"
-    valid = head.decode("utf-8", "ignore")
-    if any(ord(letter) > 127 for letter in valid) or head.isascii():
-        return "utf-8"
-    body = head[: max(len(head) - 3, 1)]  # the last letter may be cut
-    try:
-        body.decode("utf-8")
-    except ValueError:
-        return "cp1252" if re.search(rb"[\x80\x82-\x8c\x8e\x91-\x9c\x9e\x9f]", head) else "latin-1"
-    return "utf-8"
-
-
 def sniff(text: str, known: Format = AUTOMATIC, *, native: str = ",") -> Dialect:
     r"""How this text, the beginning of a file in whole lines, is written.
 
@@ -173,7 +130,7 @@ def sniff(text: str, known: Format = AUTOMATIC, *, native: str = ",") -> Dialect
         return draft._replace(preamble=preamble)
     header, doubt = (known.header, "") if known.header is not None else _is_header(rows)
     cells = [cell for row in rows[bool(header) :] for cell in row]
-    numbers, other = _numbers(cells, separator, known)
+    numbers, other = style_of(cells, separator, known.decimal, known.thousands)
     names = _names(rows, bool(header))
     doubts = "; ".join(filter(None, [doubt, other]))
     return Dialect(separator, quote, escaped, numbers, preamble, names, bool(header), doubts)
@@ -218,7 +175,7 @@ def _separator(lines: Sequence[str], quote: str, escaped: bool, native: str) -> 
 
 def _is_sensible(cell: str) -> bool:
     prose = cell.replace(", ", " ")
-    return not any(mark in prose for mark in ";\t|,") or _is_number(cell) or _is_date(cell)
+    return not any(mark in prose for mark in ";\t|,") or is_number(cell) or is_date(cell)
 
 
 def _parsed(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
@@ -255,14 +212,14 @@ def _is_header(rows: Sequence[Sequence[str]]) -> tuple[bool, str]:
     """Whether the first row names the columns, and what makes that doubtful."""
     first, below = rows[0], rows[1:]
     if not below:
-        return not any(_is_number(cell) for cell in first), ""
+        return not any(is_number(cell) for cell in first), ""
     filled = [cell for cell in first if cell]
-    numbers = [cell for cell in filled if _is_number(cell)]
-    if not numbers and not any(_is_date(cell) for cell in filled):
+    numbers = [cell for cell in filled if is_number(cell)]
+    if not numbers and not any(is_date(cell) for cell in filled):
         if any(text_of(cell) is None for cell in filled):
             return False, ""
         columns = [[row[i] for row in below if i < len(row)] for i in range(len(first))]
-        typed = any(_is_number(cell) or _is_date(cell) for column in columns for cell in column)
+        typed = any(is_number(cell) or is_date(cell) for column in columns for cell in column)
         again = any(cell in column for cell, column in zip(first, columns, strict=True) if cell)
         if not typed and again:
             return False, "a header is guessed not to be there: --header if it is"
@@ -279,9 +236,9 @@ def _is_header(rows: Sequence[Sequence[str]]) -> tuple[bool, str]:
         i
         for i in widths
         if text_of(first[i]) is not None
-        and not _is_number(first[i])
-        and not _is_date(first[i])
-        and sum(_is_number(row[i]) for row in below) > 0.9 * len(below)
+        and not is_number(first[i])
+        and not is_date(first[i])
+        and sum(is_number(row[i]) for row in below) > 0.9 * len(below)
     ]
     if len(worded) > len(numbers):
         return True, "a header is guessed: --no-header if there is none"
@@ -304,70 +261,6 @@ def _names(rows: Sequence[Sequence[str]], header: bool) -> tuple[str, ...]:
             names[index] = f"c{number}"
             taken.add(names[index])
     return tuple(names)
-
-
-def _numbers(cells: Sequence[str], separator: str, known: Format) -> tuple[NumberStyle, str]:
-    """The decimal sign and what stands between thousands, and what makes them doubtful."""
-    if known.decimal is not None:
-        other = {".": ",", ",": "."}.get(known.decimal, "")
-        grouped = other and separator != other and any(_GROUPS[other].fullmatch(c) for c in cells)
-        thousands = known.thousands if known.thousands is not None else (other if grouped else "")
-        return NumberStyle(known.decimal, thousands), ""
-    commas = [c for c in cells if _COMMA.fullmatch(c)]
-    decimal_commas = [c for c in commas if not _GROUPS[","].fullmatch(c)]
-    points = [c for c in cells if "." in c and _is_plain(c) and not _GROUPS["."].fullmatch(c)]
-    by_comma = [c for c in cells if _grouped(c, ",")]
-    by_point = [c for c in cells if _grouped(c, ".")]
-    sure_commas = len(decimal_commas) + sum("," in c for c in by_point)
-    sure_points = len(points) + sum("." in c for c in by_comma)
-    doubt = ""
-    if sure_commas > sure_points:
-        style = NumberStyle(",", "." if by_point else "")
-    elif sure_points or not commas:
-        grouped = any("." in c or c.count(",") > 1 for c in by_comma) or commas
-        style = NumberStyle(".", "," if grouped else "")
-    else:  # 1,234 and nothing else to tell by
-        european = separator == ";" and not any(c.count(",") > 1 for c in by_comma)
-        style = NumberStyle(",", "") if european else NumberStyle(".", ",")
-        if not any(c.count(",") > 1 for c in by_comma):
-            meaning = "decimal: --decimal ." if european else "thousands': --decimal ,"
-            doubt = f"{commas[0]!r} is guessed to have a {meaning} if not"
-    if known.thousands is not None:
-        style = style._replace(thousands=known.thousands)
-    return style, doubt
-
-
-def _grouped(cell: str, mark: str) -> bool:
-    """Whether it is certainly written with thousands: 1.234.567, or 1.234,5."""
-    found = _GROUPS[mark].fullmatch(cell)
-    if not found:
-        return False
-    return bool(found["rest"] and found["rest"][0] != mark) or cell.count(mark) > 1
-
-
-def _is_plain(cell: str) -> bool:
-    try:
-        return number_of(cell) is not None
-    except ValueError:
-        return False
-
-
-def _is_number(cell: str) -> bool:
-    """In any style."""
-    return _is_plain(cell) or bool(
-        _COMMA.fullmatch(cell) or any(groups.fullmatch(cell) for groups in _GROUPS.values())
-    )
-
-
-def _is_date(cell: str) -> bool:
-    if _is_plain(cell) or not any(letter.isdecimal() for letter in cell):
-        return False
-    if fields_of(cell):
-        return True
-    try:
-        return moment_of(cell) is not None
-    except ValueError:
-        return False
 
 
 def _range(names: Sequence[str]) -> str:

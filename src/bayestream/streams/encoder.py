@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayestream.streams.columns import Task
 from bayestream.streams.statistics import LIMIT, Statistics
+from bayestream.streams.targets import Task
 from bayestream.streams.values import PLAIN, NumberStyle, moment_of, name_of, number_of
 
 # Labels before forecasts are scored: the units of the target are not known sooner.
@@ -40,14 +40,35 @@ class Columns(NamedTuple):
     dates: tuple[str, ...] = ()
 
 
+class Late:
+    """Names that found no room of their own."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.names: list[str] = []  # the first of them
+
+    def add(self, name: str) -> None:
+        """One more row of it."""
+        self.rows += 1
+        if len(self.names) < _REMEMBERED and name not in self.names:
+            self.names.append(name)
+
+    def said(self, noun: str) -> str:
+        """How many, which was the first, and in how many rows."""
+        some = "at least " if len(self.names) == _REMEMBERED else ""
+        return (
+            f"{some}{len(self.names)} more {noun} than there was room for, "
+            f"{self.names[0][:50]!r} first, in {self.rows:,} rows"
+        )
+
+
 class Slots:
     """A number for each category in the order they appear; the last for all that come too late."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.names: dict[str, int] = {}
-        self.late: list[str] = []  # the first that found none
-        self.shared = 0  # cells of those
+        self.late = Late()
 
     def of(self, name: str) -> int:
         """The category's own number, or the last."""
@@ -56,9 +77,7 @@ class Slots:
         if len(self.names) < self.size - 1:
             self.names[name] = len(self.names)
             return self.names[name]
-        self.shared += 1
-        if len(self.late) < _REMEMBERED and name not in self.late:
-            self.late.append(name)
+        self.late.add(name)
         return self.size - 1
 
 
@@ -124,6 +143,7 @@ class Encoder:
         self._numbers = {name: Statistics() for name in (*columns.numeric, *columns.dates)}
         self._categories = {name: Slots(size) for name, size in sizes.items()}
         self._odd = {name: Oddity() for name in (*self._numbers, target)}
+        self._late = Late()  # classes
         self._labels = Statistics()
         self._known = {*self._numbers, *columns.categorical, target, *ignore}
 
@@ -217,13 +237,17 @@ class Encoder:
                 first = "" if odd.count == 1 else "the first: "
                 lines.append(f"column {name}: {cells} as missing; {first}{odd.first}")
         for name, slots in self._categories.items():
-            if slots.shared:
-                more = "" if len(slots.late) < _REMEMBERED else "at least "
+            late = slots.late
+            if late.rows:
                 lines.append(
-                    f"column {name}: {more}{len(slots.late)} categories came too late and share "
-                    f"one input, in {slots.shared:,} rows, {slots.late[0]!r} first; "
-                    f"--slots {slots.size + len(slots.late)} for all"
+                    f"column {name}: {late.said('categories')}; they share one input "
+                    f"(--slots {slots.size + len(late.names)} for all)"
                 )
+        if self._late.rows:
+            lines.append(
+                f"column {self.target}: {self._late.said('classes')}; these rows were left out "
+                f"(--classes {self.outputs + len(self._late.names)} for all)"
+            )
         return lines
 
     def _cell(
@@ -247,6 +271,7 @@ class Encoder:
             return math.nan
         if name not in self.classes:
             if len(self.classes) == self.outputs:
+                self._late.add(name)
                 raise ValueError(
                     f"column {self.target}: {name[:50]!r} is one more class than the "
                     f"{self.outputs} there is room for (--classes)"

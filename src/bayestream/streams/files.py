@@ -9,17 +9,19 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from bayestream.streams.dialects import AUTOMATIC, Dialect, Format, encoding_of, sniff
+from bayestream.streams.dialects import AUTOMATIC, Dialect, Format, sniff
+from bayestream.streams.encodings import encoding_of, ordered
 from bayestream.streams.values import PLAIN, NumberStyle
 
 Values = Mapping[str, Any]
 HEAD = 300  # rows that decide what the columns are
 _BYTES = 1 << 18  # of a file's beginning, at most
+_LONGEST = 200  # letters of a column's name
 _REPLACED = "\ufffd"  # what a decoder puts where bytes mean nothing
 _CUT_OFF = (EOFError, gzip.BadGzipFile, zlib.error)
 _ENCODINGS = {"utf-8-sig": "UTF-8", "utf-8": "UTF-8", "cp1252": "Windows-1252"}
@@ -112,7 +114,7 @@ def _read_separated(path: Path, how: How) -> Iterator[Row]:
 
 def _read_json_lines(path: Path, how: How) -> Iterator[Row]:
     with _open(path) as stream:
-        yield from _json(_text(stream, b"", how.known.encoding or "utf-8-sig"), path.name)
+        yield from _json(stream, b"", path.name, how)
 
 
 def _read_parquet(path: Path, how: How) -> Iterator[Row]:
@@ -147,15 +149,15 @@ _IN_FOLDERS = (".csv", ".tsv", ".data", ".jsonl", ".ndjson", ".parquet")  # .txt
 def _standard_input(stream: BinaryIO, how: How) -> Iterator[Row]:
     first = stream.readline(_BYTES)
     if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{"):
-        return _json(_text(stream, first, how.known.encoding or "utf-8-sig"), "standard input")
+        return _json(stream, first, "standard input", how)
     return _separated(stream, first, "standard input", how, ",")
 
 
 def _separated(stream: BinaryIO, first: bytes, name: str, how: How, native: str) -> Iterator[Row]:
     """Rows of separated values, after the bytes that have been read of them."""
     head, complete = _beginning(stream, first, how.head)
-    encoding = how.known.encoding or encoding_of(head, name)
-    sample = _decoded(head, encoding)
+    encoding = ordered(how.known.encoding or encoding_of(head, name), head)
+    sample = head.decode(encoding, "replace")
     if not complete:  # the last line may be cut
         sample = sample[: max(sample.rfind("\n"), sample.rfind("\r")) + 1] or sample
     dialect = sniff(sample, how.known, native=native)
@@ -166,6 +168,12 @@ def _separated(stream: BinaryIO, first: bytes, name: str, how: How, native: str)
     if twice:
         raise ValueError(
             f"{name} must name each column once in its header, got {twice[0]!r} twice."
+        )
+    long = [each for each in names if len(each) > _LONGEST]
+    if long:
+        raise ValueError(
+            f"{name} must have names of at most {_LONGEST} letters in its header, got one of "
+            f"{len(long[0]):,}, which begins with {long[0][:20]!r}."
         )
     how.say(f"{name}: {dialect.said(_ENCODINGS.get(encoding, encoding.upper()))}")
     lines = islice(_text(stream, head, encoding), dialect.preamble, None)
@@ -187,13 +195,6 @@ def _beginning(stream: BinaryIO, first: bytes, rows: int) -> tuple[bytes, bool]:
     except _CUT_OFF:
         pass
     return b"".join(parts), False
-
-
-def _decoded(head: bytes, encoding: str) -> str:
-    try:
-        return head.decode(encoding, "replace")
-    except (LookupError, UnicodeError):
-        raise ValueError(f"encoding must be one that Python knows, got {encoding!r}.") from None
 
 
 class _Again(io.RawIOBase):
@@ -269,9 +270,11 @@ def _place(name: str, begin: int, end: int) -> str:
     return f"{name} line {begin}" if begin >= end else f"{name} lines {begin} to {end}"
 
 
-def _json(lines: Iterable[str], name: str) -> Iterator[Row]:
+def _json(stream: BinaryIO, first: bytes, name: str, how: How) -> Iterator[Row]:
     number = 0
     try:
+        head = first or stream.readline(_BYTES)
+        lines = _text(stream, head, ordered(how.known.encoding or "utf-8-sig", head))
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield _json_row(line, f"{name} line {number}")

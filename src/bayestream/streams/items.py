@@ -93,4 +93,4 @@ def _values(item: Any, target: str | int | None) -> Values:
             return {**values, name: y}
     if isinstance(item, str) or np.ndim(item) != 1:
         raise TypeError(f"must be a dict or a flat array, got {type(item).__name__}")
-    return {str(index): value for index, value in enumerate(item)}
+    return {str(index): value for index, value in enumerate(cast(Any, item))}

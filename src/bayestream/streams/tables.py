@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayestream.streams import columns as kinds
-from bayestream.streams.columns import Column, Head, Target, Task, Wishes
+from bayestream.streams.columns import Column, Head, Wishes, check_name, check_names, column
 from bayestream.streams.dialects import AUTOMATIC, Format
 from bayestream.streams.encoder import Columns, Encoded, Encoder
 from bayestream.streams.files import HEAD, How, Row, read
 from bayestream.streams.items import rows_of
+from bayestream.streams.targets import Target, Task, guessed_target, target_of
 from bayestream.types import Example, Stream
 
 Source = str | Path | Iterable[Any]
@@ -35,19 +35,20 @@ class Plan(NamedTuple):
     files: tuple[str, ...]  # how each is written, in a line
     columns: tuple[Column, ...]
     target: Target
+    looked_at: str  # so many rows, in words
 
     def lines(self) -> list[str]:
         """One for each column, and for how the file is written."""
         shown = [(c.name, _WORDS[c.kind], c.why) for c in self.columns[:_SHOWN]]
         rest = self.columns[_SHOWN:]
-        shown += [(self.target.name, "target", f"{self.target.task}, {self.target.why}")]
+        shown += [(self.target.name, "target", self.target.why)]
         width = min(max(len(name) for name, *_ in shown), 24)
         lines = [f"  {name:<{width}}  {kind:<8}  {why}".rstrip() for name, kind, why in shown]
         if rest:
             each = {word: sum(_WORDS[c.kind] == word for c in rest) for word in _WORDS.values()}
             said = ", ".join(f"{number} {word}" for word, number in each.items() if number)
             lines.insert(-1, f"  and {len(rest)} more columns: {said}")
-        return [*self.files, *lines]
+        return [*self.files, f"columns, as {self.looked_at} have them:", *lines]
 
 
 _WORDS: dict[str, str] = {
@@ -103,22 +104,23 @@ def prepared(
     rows = read(source, how) if isinstance(source, str | Path) else rows_of(source, target)
     held, first = _held_back(rows, head)
     wishes = Wishes(numeric, categorical, date, ignore, slots, classes)
-    kinds.check_names(wishes, first)
+    check_names(wishes, first)
     name = _target_name(first, target)
     if name in (*numeric, *categorical, *ignore):
         raise ValueError(f"target must not be among the inputs that are named, got {name!r}.")
-    wanted = kinds.target(name, task, first, wishes)
+    wanted = target_of(name, task, first, wishes)
     day_first = any(row.numbers.decimal == "," for row in held)  # as where dates begin with the day
     plan = Plan(
         tuple(said),
         tuple(
             Column(each, "left out", "as you say")
             if each in ignore
-            else kinds.column(each, first, wishes, day_first=day_first)
+            else column(each, first, wishes, day_first=day_first)
             for each in first.names
             if each != name
         ),
         wanted,
+        first.said(),
     )
     encoder = _encoder(plan, [*ignore])
     return Prepared(encoder, _encode_all(encoder, chain(held, rows)), plan)
@@ -245,10 +247,10 @@ def _target_name(head: Head, target: str | int | None) -> str:
             raise ValueError(f"target must be a column of {len(names)}, got {target!r}.")
         return names[target]
     if target is None:
-        guess = kinds.guessed_target(names)
+        guess = guessed_target(names)
         if guess is None:
             listed = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
             raise ValueError(f"target must name the column to be forecast, one of {listed}.")
         return guess
-    kinds.check_name("target", target, names)
+    check_name("target", target, names)
     return target

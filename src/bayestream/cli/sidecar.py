@@ -1,0 +1,64 @@
+"""forecasts.json: what the columns of forecasts.csv mean, and how the table was read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bayestream.cli.outputs import whole
+from bayestream.cli.sources import Source
+
+
+def describe(out: Path, source: Source, header: Sequence[str], level: float) -> None:
+    """Write it, whole: once before the first row, and again when late classes have their names."""
+    about: dict[str, Any] = {
+        "task": source.task,
+        "level": level,
+        "columns": dict(zip(header, _meanings(source, level), strict=True)),
+    }
+    if source.plan is not None:
+        about["target"] = source.plan.target.name
+        about["files"] = list(source.plan.files)
+        about["inputs"] = [
+            {"name": column.name, "kind": column.kind, "why": column.why}
+            for column in source.plan.columns
+        ]
+    with whole(out / "forecasts.json") as path:
+        path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _meanings(source: Source, level: float) -> list[str]:
+    """Of each column, in their order."""
+    place, target = "file and line, or number, of the row", "its target as written, if it has one"
+    if source.task == "regression":
+        below = (1 - level) / 2
+        return [
+            place,
+            target,
+            "mean of the forecast, made before the row was learnt from, in the target's units; "
+            "blank until these are known",
+            "standard deviation of the forecast",
+            f"lower end of the {level:.6g} interval: the target is below it with probability "
+            f"{below:.6g}",
+            f"upper end of the {level:.6g} interval: the target is above it with probability "
+            f"{below:.6g}",
+        ]
+    return [
+        place,
+        target,
+        "the most probable class, before the row was learnt from",
+        "its probability",
+        *(_probability(source, number) for number in range(source.outputs)),
+    ]
+
+
+def _probability(source: Source, number: int) -> str:
+    names = [*source.names]
+    known = source.labels
+    if number < len(known):
+        return f"probability of class {known[number]!r}"
+    if number < len(names):
+        return f"probability of class {names[number]!r}, which came late"
+    return "probability of a class that has not come yet"
