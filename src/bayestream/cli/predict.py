@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,18 +12,22 @@ import jax
 import numpy as np
 import typer
 
-from bayestream.cli import learners
+from bayestream.cli import learners, reading
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import journal_for, record
 from bayestream.cli.outputs import Screen
 from bayestream.cli.resume import newest, run_notes
-from bayestream.cli.sources import Source
+from bayestream.cli.sidecar import checked_level, describe
+from bayestream.cli.sources import Source, of_encoder
 from bayestream.running import Records, checkpoint
 from bayestream.running.chunks import padded
 from bayestream.streams import files
+from bayestream.streams.dialects import Dialect, Format, Like
 from bayestream.streams.encoder import Encoded, Encoder
-from bayestream.streams.files import Row
+from bayestream.streams.files import HEAD, How, Row
+from bayestream.streams.plans import Plan
 from bayestream.streams.tables import Unreadable, stacked
+from bayestream.streams.tally import Tally
 from bayestream.types import Array, Estimator, Example, State
 
 _BLOCK = 100
@@ -36,44 +40,52 @@ def predict(
     data: Annotated[
         str, typer.Option(help="A file (.csv, .tsv, .jsonl, .parquet), a folder, or -.")
     ],
-    ignore: Annotated[list[str] | None, typer.Option(help="A column to leave out.")] = None,
+    level: Annotated[
+        float | None, typer.Option(help="Share of targets between low and high; else the run's.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the forecasts.")] = Path("out/predict"),
+    ignore: reading.Ignore = None,
+    separator: reading.Separator = None,
+    quote: reading.Quote = None,
+    decimal: reading.Decimal = None,
+    thousands: reading.Thousands = None,
+    header: reading.Header = None,
+    encoding: reading.Encoding = None,
 ) -> None:
     """Forecast rows with what a run has learnt; nothing is learnt from them.
 
-    Writes forecasts.csv as `bayestream run` does, and skipped.csv. Each row is forecast as if it
-    came next after the run: it is encoded with the columns' means, deviations and categories
-    of the run's rows and its own. The target may be missing, or its column; where it is
-    there, forecasts are scored.
+    Writes forecasts.csv and forecasts.json as `bayestream run` does, and skipped.csv. Each row is
+    forecast as if it came next after the run: it is encoded with the columns' means, deviations and
+    categories of the run's rows and its own. The target may be missing, or its column; where it is
+    there, forecasts are scored. A file with the columns of the run's is read as those were written,
+    any other as its first lines say; how that is, is printed, and options say otherwise.
 
     **Examples:**
 
     `bayestream run --data my.csv --target price --checkpoint saved`
 
     `bayestream predict --checkpoint saved --data new.csv`
+
+    `bayestream predict --checkpoint saved --data export.txt --separator tab --decimal ,`
     """
     file = newest(folder)
     notes = run_notes(file)
-    if notes["encoder"] is None:
+    if notes["plan"] is None:
         raise ValueError(f"--checkpoint must be of a run on a table, got {file.path}.")
-    encoder = Encoder.from_json(notes["encoder"])
-    source = Source(
-        _encoded(notes["encoder"], files.read(data), ignore or ()),
-        encoder.inputs,
-        encoder.outputs,
-        encoder.task,
-        None,
-        encoder.classes,
-        False,
-    )
+    level = checked_level(notes["call"]["level"] if level is None else level)
+    given = Format(separator, quote, decimal, thousands, header, encoding)
+    source = _opened(notes, data, given, ignore or ())
     chosen = learners.Settings(**notes["learner"])
     learner = learners.learner(source, notes["sizes"], chosen)
     state = checkpoint.filled(file, learner).state
     console = Screen()
-    console.print(f"{chosen.method}, from {file.path}", markup=False, highlight=False)
-    journal = journal_for(source, _BLOCK, out, learners.drifts(chosen))
+    console.lines(
+        [*(source.plan.files if source.plan else ()), f"{chosen.method}, from {file.path}"]
+    )
+    journal = journal_for(source, _BLOCK, out, learners.drifts(chosen), level=level)
     ahead = jax.jit(learner.predict)(state)
     with journal:
+        describe(out, source, journal.header, level)
         rows = INTERRUPTS.until(source.rows)
         while items := list(islice(rows, _BLOCK)):
             journal.skip([item for item in items if isinstance(item, Unreadable)])
@@ -84,28 +96,52 @@ def predict(
         console.print(journal.table(chosen.method, "Forecast, not learnt from"))
     for line in journal.skips():
         console.print(line, markup=False)
+    console.lines(source.notes())
     console.print(f"wrote {journal.count:,} forecasts to {out / 'forecasts.csv'}")
 
 
+def _opened(notes: Mapping[str, Any], data: str, given: Format, ignore: Sequence[str]) -> Source:
+    """New rows, read as the run has read its own unless they are written otherwise."""
+    encoder = Encoder.from_json(notes["encoder"])
+    encoder.tally = Tally()  # of these rows alone
+    plan = Plan.from_json(notes["plan"])
+    columns = [name for names in encoder.columns for name in names]
+    like = Like([*plan.dialects.values()], columns, encoder.target)
+    dialects: dict[str, Dialect] = {}
+    with INTERRUPTS.waiting(), reading.named_as_options():
+        rows = files.read(data, How(given.checked(), HEAD, dialects, like))
+        first = [*islice(rows, 1)]  # by now it is known how they are written
+    known = {*columns, encoder.target, *notes["encoder"]["options"]["ignore"]}
+    items = _encoded(notes["encoder"], encoder.tally, chain(first, rows), columns, known, ignore)
+    named = plan.target._replace(classes=tuple(encoder.classes))
+    return of_encoder(items, encoder, plan._replace(dialects=dialects, target=named))
+
+
 def _encoded(
-    encoder: Mapping[str, Any], rows: Iterable[Row], ignore: Iterable[str]
+    saved: Mapping[str, Any],
+    tally: Tally,
+    rows: Iterable[Row],
+    columns: Sequence[str],
+    known: Collection[str],
+    ignore: Sequence[str],
 ) -> Iterator[Encoded | Unreadable]:
-    """Each row as if it came next: by an encoder of its own."""
-    expected = {name for names in encoder["columns"].values() for name in names}
-    known = {*expected, encoder["options"]["target"], *encoder["options"]["ignore"]}
+    """Each row as if it came next: by an encoder of its own, with one tally for all."""
     checked = False
-    for place, values, problem in rows:
-        if values is None:
-            yield Unreadable(place, problem)
+    for row in rows:
+        if row.values is None:
+            yield Unreadable(row.place, row.problem)
             continue
-        values = {name: value for name, value in values.items() if name not in ignore}
+        values = {name: value for name, value in row.values.items() if name not in ignore}
         if not checked:
-            _check_columns(set(values), expected, known)
+            # A JSON object may be without what is missing.
+            _check_columns(set(values), set(columns if row.header else ()), set(known))
             checked = True
+        encoder = Encoder.from_json(saved)
+        encoder.tally = tally
         try:
-            yield Encoder.from_json(encoder).encode(values, place)
+            yield encoder.encode(values, row.place, row.numbers)
         except ValueError as error:
-            yield Unreadable(place, str(error))
+            yield Unreadable(row.place, str(error))
 
 
 def _check_columns(names: set[str], expected: set[str], known: set[str]) -> None:

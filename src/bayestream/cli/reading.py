@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, cast, get_type_hints
@@ -24,6 +26,15 @@ def _file(help: str) -> Any:
     return typer.Option(help=help, rich_help_panel=_FILE)
 
 
+Ignore = Annotated[list[str] | None, _columns("A column to leave out.")]
+Separator = Annotated[str | None, _file("Between cells: , ; | tab space")]
+Quote = Annotated[str | None, _file("Around cells: \" or '")]
+Decimal = Annotated[str | None, _file("Decimal sign of numbers: . or ,")]
+Thousands = Annotated[str | None, _file("Between thousands: , or . or nothing")]
+Header = Annotated[bool | None, _file("Whether the first line names the columns.")]
+Encoding = Annotated[str | None, _file("utf-8, utf-16, latin-1, cp1252, …")]
+
+
 class Reading(NamedTuple):
     """The options of every command that reads a table."""
 
@@ -34,7 +45,7 @@ class Reading(NamedTuple):
     date: Annotated[
         list[str] | None, _columns("A column of dates: NAME, or NAME=dmy, NAME=mdy, NAME=ymd.")
     ] = None
-    ignore: Annotated[list[str] | None, _columns("A column to leave out.")] = None
+    ignore: Ignore = None
     slots: Annotated[
         int | None, _columns("Inputs of a column of categories, one of them for all others.", min=1)
     ] = None
@@ -43,12 +54,12 @@ class Reading(NamedTuple):
         int,
         _columns("Rows that are held back to decide, then learnt; few for a live source.", min=1),
     ] = files.HEAD
-    separator: Annotated[str | None, _file("Between cells: , ; | tab space")] = None
-    quote: Annotated[str | None, _file("Around cells: \" or '")] = None
-    decimal: Annotated[str | None, _file("Decimal sign of numbers: . or ,")] = None
-    thousands: Annotated[str | None, _file("Between thousands: , or . or nothing")] = None
-    header: Annotated[bool | None, _file("Whether the first line names the columns.")] = None
-    encoding: Annotated[str | None, _file("utf-8, utf-16, latin-1, cp1252, …")] = None
+    separator: Separator = None
+    quote: Quote = None
+    decimal: Decimal = None
+    thousands: Thousands = None
+    header: Header = None
+    encoding: Encoding = None
 
     def options(self) -> dict[str, Any]:
         """As `tables.prepared` takes them."""
@@ -61,6 +72,20 @@ class Reading(NamedTuple):
 
 
 AS_IT_IS = Reading()  # nothing is known beforehand
+
+
+@contextmanager
+def named_as_options() -> Generator[None]:
+    """Errors that begin with the name of an argument begin with that of the option."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(re.sub(r"^(\w+)(?= must)", _as_option, str(error))) from None
+
+
+def _as_option(found: re.Match[str]) -> str:
+    name = found[0]
+    return f"--{name}" if name in ("target", "task", *Reading._fields) else name
 
 
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:

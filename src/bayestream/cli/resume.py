@@ -23,6 +23,7 @@ from bayestream.cli.sources import Source
 from bayestream.running import checkpoint
 from bayestream.running.folder import File, files, read
 from bayestream.streams.encoder import Encoded
+from bayestream.streams.plans import Plan
 from bayestream.streams.tables import Unreadable
 from bayestream.types import Estimator, State
 
@@ -35,32 +36,47 @@ class Place(NamedTuple):
 
     rows: int = 0  # read, good or bad
     checksum: int = 0  # of all of them
-    encoder: Any = None  # what it knows by then; of a built-in stream, which has none, None
+    plan: Any = None  # how the table is read; of a built-in stream, which is none, None
+    encoder: Any = None  # what it knows by then
 
 
 class Resumable:
     """The checkpoints of one run; without a folder it begins anew, and saves nothing."""
 
-    def __init__(self, folder: Path | None, every: int, learner: Estimator, about: Any) -> None:
-        self._folder, self._every, self._learner = folder, every, learner
-        self._about = about  # the call's options, and what `bayestream predict` makes a learner of
+    def __init__(self, folder: Path | None, every: int, call: Mapping[str, Any]) -> None:
+        """The newest checkpoint is read, and must be of a call with these options."""
+        self._folder, self._every = folder, every
         self._place = self._reading = Place()
         self._file = newest(folder) if folder is not None and files(folder) else None
-        self._saved = 0 if self._file is None else int(self._file.header["step"])
+        self._saved = self.start
+        self._about: dict[str, Any] = {"call": call}
+        if self._file is not None:
+            _check_call(run_notes(self._file)["call"], call, self._file)
 
     @property
     def start(self) -> int:
         """How many rows an earlier call has learnt from."""
         return 0 if self._file is None else int(self._file.header["step"])
 
-    def begin(self, otherwise: State, journal: Journal) -> State:
-        """The state to go on from, with the journal as it was then; else the one to begin with."""
+    @property
+    def plan(self) -> Plan | None:
+        """How an earlier call has read the table: its first rows are not asked again."""
+        found = None if self._file is None else run_notes(self._file)["plan"]
+        return None if found is None else Plan.from_json(found)
+
+    def begin(
+        self, learner: Estimator, about: Mapping[str, Any], otherwise: State, journal: Journal
+    ) -> State:
+        """The state to go on from, with the journal as it was then; else the one to begin with.
+
+        `about` is what `bayestream predict` makes the learner of.
+        """
+        self._learner = learner
+        self._about.update(about)
         if self._file is None:
             return otherwise
-        notes = run_notes(self._file)
-        _check_call(notes["call"], self._about["call"], self._file)
-        found = checkpoint.filled(self._file, self._learner)
-        journal.restore(notes["journal"])
+        found = checkpoint.filled(self._file, learner)
+        journal.restore(run_notes(self._file)["journal"])
         return found.state
 
     def rows(self, source: Source) -> Iterator[Encoded | Unreadable]:
@@ -82,8 +98,9 @@ class Resumable:
         if self._folder is None:
             return
         # Now, not when it is saved: an interrupt may come while the encoder reads a row.
+        plan = None if source.plan is None else source.plan.to_json()
         encoder = None if source.encoder is None else source.encoder.to_json()
-        self._place = self._reading._replace(encoder=encoder)
+        self._place = self._reading._replace(plan=plan, encoder=encoder)
         if self._place.rows - self._saved >= self._every:
             self.save(state, journal)
 
@@ -91,8 +108,8 @@ class Resumable:
         """Save what is new since the last time."""
         if self._folder is None or self._place.rows == self._saved:
             return
-        rows, checksum, encoder = self._place
-        notes = {"checksum": checksum, "encoder": encoder, "journal": journal.to_json()}
+        rows, *place = self._place
+        notes = dict(zip(Place._fields[1:], place, strict=True), journal=journal.to_json())
         checkpoint.save_step(
             self._folder, self._learner, state, step=rows, notes={**self._about, **notes}
         )
@@ -105,7 +122,7 @@ class Resumable:
 
     def _counted(self, items: Iterator[Encoded | Unreadable]) -> Iterator[Encoded | Unreadable]:
         for item in items:
-            rows, checksum, _ = self._reading
+            rows, checksum = self._reading.rows, self._reading.checksum
             self._reading = Place(rows + 1, zlib.crc32(_content(item), checksum))
             yield item
 
@@ -123,7 +140,7 @@ def newest(folder: Path) -> File:
 def run_notes(file: File) -> Mapping[str, Any]:
     """What `bayestream run` has saved beside the belief."""
     notes = file.header.get("notes")
-    if not isinstance(notes, dict) or "journal" not in notes:
+    if not isinstance(notes, dict) or not {"journal", "plan"} <= notes.keys():
         raise ValueError(f"{file.path} must be a checkpoint of `bayestream run`, and is not.")
     return notes
 
@@ -139,9 +156,16 @@ def _check_call(saved: Mapping[str, Any], here: Mapping[str, Any], file: File) -
         if saved[name] != here[name]:
             option = "--set" if name == "given" else f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"{option} must be {saved[name]}, as in {file.path}, got {here[name]}; "
-                "to begin anew, name another --checkpoint folder."
+                f"{option} must be {_said(saved[name])}, as in {file.path}, "
+                f"got {_said(here[name])}; to begin anew, name another --checkpoint folder."
             )
+
+
+def _said(value: Any) -> str:
+    """An option's value as it is typed."""
+    if value in (None, "", []):
+        return "left out"
+    return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _content(item: Encoded | Unreadable) -> bytes:

@@ -17,7 +17,7 @@ from bayestream.cli.journal import Journal, journal_for, record
 from bayestream.cli.outputs import Screen, whole
 from bayestream.cli.reading import AS_IT_IS, Reading, reads_tables
 from bayestream.cli.resume import Resumable, call_of
-from bayestream.cli.sidecar import describe
+from bayestream.cli.sidecar import checked_level, describe
 from bayestream.evaluation import plots
 from bayestream.running.refusals import check_most
 from bayestream.running.run import learn
@@ -100,9 +100,11 @@ def run(
     """
     if on_bad not in ("skip", "raise"):
         raise ValueError(f"--on-bad must be skip or raise, got {on_bad!r}.")
-    if not 0 < level < 1:
-        raise ValueError(f"--level must be between 0 and 1, such as 0.9, got {level}.")
-    source = sources.opened(data, target=target, task=task, reading=reading, limit=limit)
+    checked_level(level)
+    saved = Resumable(checkpoint, every, call_of(context))
+    source = sources.opened(
+        data, target=target, task=task, reading=reading, limit=limit, plan=saved.plan
+    )
     chosen = learners.settings(
         method,
         rank=rank,
@@ -122,9 +124,8 @@ def run(
     journal = journal_for(
         source, window, out, learners.drifts(chosen), level=level, kept=checkpoint
     )
-    about = {"call": call_of(context), "learner": chosen._asdict(), "sizes": sizes}
-    saved = Resumable(checkpoint, every, learner, about)
-    state = saved.begin(learner.init(jax.random.key(seed)), journal)
+    about = {"learner": chosen._asdict(), "sizes": sizes}
+    state = saved.begin(learner, about, learner.init(jax.random.key(seed)), journal)
     if saved.start:
         console.print(saved, soft_wrap=True, markup=False, highlight=False)
     rows = saved.rows(source)

@@ -11,6 +11,13 @@ from bayestream.cli.outputs import whole
 from bayestream.cli.sources import Source
 
 
+def checked_level(level: float) -> float:
+    """What `--level` may be."""
+    if not 0 < level < 1:
+        raise ValueError(f"--level must be between 0 and 1, such as 0.9, got {level}.")
+    return level
+
+
 def describe(out: Path, source: Source, header: Sequence[str], level: float) -> None:
     """Write it, whole: once before the first row, and again when late classes have their names."""
     about: dict[str, Any] = {
@@ -37,8 +44,8 @@ def _meanings(source: Source, level: float) -> list[str]:
         return [
             place,
             target,
-            "mean of the forecast, made before the row was learnt from, in the target's units; "
-            "blank until these are known",
+            "mean of the forecast, made without the target, in its units; blank until these are "
+            "known",
             "standard deviation of the forecast",
             f"lower end of the {level:.6g} interval: the target is below it with probability "
             f"{below:.6g}",
@@ -48,7 +55,7 @@ def _meanings(source: Source, level: float) -> list[str]:
     return [
         place,
         target,
-        "the most probable class, before the row was learnt from",
+        "the most probable class, forecast without the target",
         "its probability",
         *(_probability(source, number) for number in range(source.outputs)),
     ]

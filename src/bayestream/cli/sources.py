@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
@@ -11,10 +10,11 @@ import numpy as np
 import typer
 
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.reading import AS_IT_IS, Reading
+from bayestream.cli.reading import AS_IT_IS, Reading, named_as_options
 from bayestream.streams import datasets, files, river_sets, tables
 from bayestream.streams.encoder import Encoded, Encoder
-from bayestream.streams.tables import Plan, Unreadable
+from bayestream.streams.plans import Plan
+from bayestream.streams.tables import Unreadable
 from bayestream.streams.targets import Task
 from bayestream.types import Stream
 
@@ -77,8 +77,9 @@ def opened(
     task: str = "",
     reading: Reading = AS_IT_IS,
     limit: int | None = None,
+    plan: Plan | None = None,
 ) -> Source:
-    """The source that a command line names, or its first rows alone."""
+    """The source that a command line names, or its first rows alone; read as planned before."""
     if data in datasets.NAMES and not data.startswith("river/"):
         with INTERRUPTS.waiting():
             datasets.get(data)
@@ -88,50 +89,39 @@ def opened(
         split = datasets.uci(data.removeprefix("uci/"))
         source = _of_stream(split.train, "regression", 1, split.mean, split.scale)
     else:
-        source = _of_table(data, target, task, reading, limit)
+        options = reading.options()
+        if limit is not None:
+            options["head"] = min(limit, reading.head)
+        source = _of_table(data, target, task, {**options, "plan": plan})
     if limit is None:
         return source
     total = limit if source.total is None else min(limit, source.total)
     return source._replace(rows=islice(source.rows, limit), total=total)
 
 
-def _of_table(data: str, target: str, task: str, reading: Reading, limit: int | None) -> Source:
-    options = reading.options()
-    if limit is not None:
-        options["head"] = min(limit, reading.head)
+def _of_table(data: str, target: str, task: str, options: dict[str, Any]) -> Source:
     with INTERRUPTS.waiting():
         if data.startswith("river/"):
             name = data.removeprefix("river/")
             rows: Any = river_sets.rows(name)
             target, task, total = "target", river_sets.NAMES[name], rows.n_samples
             if task == "classification":
-                options["classes"] = reading.classes or rows.n_classes or 2
+                options["classes"] = options["classes"] or rows.n_classes or 2
         else:
             rows, total = data, files.count(data)
-        if data == "-":
+        if data == "-" and options["plan"] is None:
             typer.echo(f"waiting for {options['head']} rows, which decide (--head)", err=True)
-        try:
+        with named_as_options():
             found = tables.prepared(rows, target=target or None, task=task or None, **options)
-        except ValueError as error:
-            # The argument as it is called here.
-            raise ValueError(re.sub(r"^(\w+)(?= must)", _as_option, str(error))) from None
-    encoder, items, plan = found
-    return Source(
-        items,
-        encoder.inputs,
-        encoder.outputs,
-        encoder.task,
-        total,
-        encoder.classes,
-        False,
-        plan,
-        encoder,
-    )
+    return of_encoder(found.items, found.encoder, found.plan, total)
 
 
-def _as_option(found: re.Match[str]) -> str:
-    name = found[0]
-    return f"--{name}" if name in ("target", "task", *Reading._fields) else name
+def of_encoder(
+    rows: Iterator[Encoded | Unreadable], encoder: Encoder, plan: Plan, total: int | None = None
+) -> Source:
+    """Rows of a table that go through an encoder."""
+    shape = (encoder.inputs, encoder.outputs, encoder.task)
+    return Source(rows, *shape, total, encoder.classes, False, plan, encoder)
 
 
 def _of_stream(

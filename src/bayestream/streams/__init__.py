@@ -18,6 +18,7 @@ from bayestream.streams.drifts import (
 )
 from bayestream.streams.encoder import Columns, Encoded, Encoder
 from bayestream.streams.lazy import Lazy
+from bayestream.streams.plans import Plan
 from bayestream.streams.river_sets import river
 from bayestream.streams.synthetic import (
     drifting_linear_regression,
@@ -27,7 +28,7 @@ from bayestream.streams.synthetic import (
     two_moons,
     waves,
 )
-from bayestream.streams.tables import Plan, Prepared, Table, Unreadable, encoded, prepared, table
+from bayestream.streams.tables import Prepared, Table, Unreadable, encoded, prepared, table
 
 __all__ = [
     "Columns",

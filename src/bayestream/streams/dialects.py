@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from bayestream.streams.encodings import encoding_name
 from bayestream.streams.number_styles import is_date, is_number, style_of
 from bayestream.streams.values import PLAIN, NumberStyle, text_of
 
@@ -67,6 +68,13 @@ class Dialect(NamedTuple):
     names: tuple[str, ...]  # of the columns
     header: bool  # are they written in the file?
     doubt: str = ""  # what could be read in two ways
+    encoding: str = "utf-8"
+
+    @classmethod
+    def from_json(cls, saved: Sequence[Any]) -> Dialect:
+        """What was written as JSON, which has lists alone."""
+        found = cls(*saved)
+        return found._replace(numbers=NumberStyle(*found.numbers), names=tuple(found.names))
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """The csv module's reader for it."""
@@ -79,11 +87,11 @@ class Dialect(NamedTuple):
             strict=True,
         )
 
-    def said(self, encoding: str) -> str:
+    def said(self) -> str:
         """In a line."""
         mark = {",": "comma", ".": "point"}
         parts = [
-            f"{encoding.removesuffix('-sig')}",
+            encoding_name(self.encoding),
             f"separator {SEPARATORS.get(self.separator, self.separator)}",
             *([f"quote {self.quote}"] if self.quote != '"' else []),
             f"decimal {mark.get(self.numbers.decimal, self.numbers.decimal)}",
@@ -134,6 +142,44 @@ def sniff(text: str, known: Format = AUTOMATIC, *, native: str = ",") -> Dialect
     names = _names(rows, bool(header))
     doubts = "; ".join(filter(None, [doubt, other]))
     return Dialect(separator, quote, escaped, numbers, preamble, names, bool(header), doubts)
+
+
+class Like(NamedTuple):
+    """Tables that were read before, which a new one is expected to be like."""
+
+    dialects: Sequence[Dialect]
+    columns: Collection[str]  # that it must have
+    target: str  # which it may be without
+
+    def sniff(self, text: str, known: Format, *, native: str) -> Dialect:
+        """How this text is written: as one of those, if it has the columns when it is read so.
+
+        A few rows tell less than the many there were before: 1.234 may be read in two ways.
+        """
+        fresh = sniff(text, known, native=native)
+        for before in self.dialects:
+            if fresh.header == before.header:
+                found = sniff(text, _otherwise(known, before), native=native)
+                rest = tuple(name for name in before.names if name != self.target)
+                if not found.header and len(found.names) == len(rest):
+                    found = found._replace(names=rest)
+                if set(self.columns) <= set(found.names):
+                    return found
+        return fresh
+
+
+def _otherwise(known: Format, dialect: Dialect) -> Format:
+    """What is known, and where nothing is, what holds for the dialect."""
+    return Format(
+        known.separator or dialect.separator,
+        known.quote or dialect.quote,
+        known.decimal or dialect.numbers.decimal,
+        dialect.numbers.thousands
+        if known.thousands is None and known.decimal in (None, dialect.numbers.decimal)
+        else known.thousands,
+        dialect.header if known.header is None else known.header,
+        known.encoding,
+    )
 
 
 def _quote(text: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayestream.streams.statistics import LIMIT, Statistics
+from bayestream.streams.tally import Tally
 from bayestream.streams.targets import Task
 from bayestream.streams.values import PLAIN, NumberStyle, moment_of, name_of, number_of
 
@@ -17,7 +18,6 @@ from bayestream.streams.values import PLAIN, NumberStyle, moment_of, name_of, nu
 WARM_UP = 10
 _LARGEST = 1e15  # standardised label: learners square it in float32
 _CYCLES = np.array([1.0, 7.0, 365.2425]) * 86_400  # day, week and year, in seconds
-_REMEMBERED = 100  # names that found no slot, to say how many there are
 
 
 class Encoded(NamedTuple):
@@ -40,35 +40,12 @@ class Columns(NamedTuple):
     dates: tuple[str, ...] = ()
 
 
-class Late:
-    """Names that found no room of their own."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.names: list[str] = []  # the first of them
-
-    def add(self, name: str) -> None:
-        """One more row of it."""
-        self.rows += 1
-        if len(self.names) < _REMEMBERED and name not in self.names:
-            self.names.append(name)
-
-    def said(self, noun: str) -> str:
-        """How many, which was the first, and in how many rows."""
-        some = "at least " if len(self.names) == _REMEMBERED else ""
-        return (
-            f"{some}{len(self.names)} more {noun} than there was room for, "
-            f"{self.names[0][:50]!r} first, in {self.rows:,} rows"
-        )
-
-
 class Slots:
     """A number for each category in the order they appear; the last for all that come too late."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.names: dict[str, int] = {}
-        self.late = Late()
 
     def of(self, name: str) -> int:
         """The category's own number, or the last."""
@@ -77,21 +54,7 @@ class Slots:
         if len(self.names) < self.size - 1:
             self.names[name] = len(self.names)
             return self.names[name]
-        self.late.add(name)
         return self.size - 1
-
-
-class Oddity:
-    """Cells of a column that could not be read, and count as missing."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first = ""  # and where that was
-
-    def add(self, problem: str, place: str) -> None:
-        """One more."""
-        self.count += 1
-        self.first = self.first or f"{problem}{f' ({place})' if place else ''}"
 
 
 class Encoder:
@@ -105,8 +68,6 @@ class Encoder:
     takes the first free of its column's `slots`, and the last stands for all that find none; a
     missing one is zeros. Where a number or a date is expected, what is none counts as missing;
     `notes` says how much of that there was.
-
-    All it knows lies in attributes that are numbers, text, and lists and dicts of these.
 
     >>> encoder = Encoder(Columns(("a",), ("b",)), target="y", task="regression", slots=3)
     >>> [encoder.encode({"a": a, "b": b, "y": 1}).x.tolist() for a, b in ((1, "u"), (3, "v"))]
@@ -133,17 +94,21 @@ class Encoder:
         for role, value, least in lowest:
             if value < least:
                 raise ValueError(f"{role} must be a whole number, {least} or above, got {value!r}.")
-        self._options = {"slots": sizes, "classes": classes, "ignore": [*ignore]}
         self.columns, self.target = columns, target
         self.task: Task = task
         self.outputs = classes if task == "classification" else 1
         self.classes: dict[str, int] = {}
         self._orders = {name: (orders or {}).get(name, "ymd") for name in columns.dates}
+        self._options = {
+            "ignore": [*ignore],
+            "slots": sizes,
+            "classes": classes,
+            "orders": self._orders,
+        }
         # Numbers first, then the seconds of dates; then what falls into cycles, then categories.
         self._numbers = {name: Statistics() for name in (*columns.numeric, *columns.dates)}
         self._categories = {name: Slots(size) for name, size in sizes.items()}
-        self._odd = {name: Oddity() for name in (*self._numbers, target)}
-        self._late = Late()  # classes
+        self.tally = Tally()  # what was odd about the rows so far
         self._labels = Statistics()
         self._known = {*self._numbers, *columns.categorical, target, *ignore}
 
@@ -163,6 +128,7 @@ class Encoder:
             "categories": {name: [*slots.names] for name, slots in self._categories.items()},
             "labels": self._labels.to_json(),
             "classes": [*self.classes],
+            "tally": self.tally.to_json(),
         }
 
     @classmethod
@@ -170,11 +136,12 @@ class Encoder:
         """The encoder that said so: it knows the same rows, and shares nothing with the other."""
         columns = Columns(**{name: tuple(names) for name, names in saved["columns"].items()})
         found = cls(columns, **saved["options"])
-        found._numbers = {k: Statistics.from_json(each) for k, each in saved["numbers"].items()}
+        found._numbers = {k: Statistics.from_json(saved["numbers"][k]) for k in found._numbers}
         for name, names in saved["categories"].items():
             found._categories[name].names = {each: slot for slot, each in enumerate(names)}
         found._labels = Statistics.from_json(saved["labels"])
         found.classes = {name: number for number, name in enumerate(saved["classes"])}
+        found.tally = Tally.from_json(saved["tally"])
         return found
 
     @property
@@ -216,6 +183,8 @@ class Encoder:
             category = name_of(row.get(name))
             if category is not None:
                 x[first + slots.of(category)] = 1.0
+                if category not in slots.names:
+                    self.tally.late[name].add(category)
             first += slots.size
         if self.task == "classification":
             return Encoded(place, x, label, name_of(row.get(self.target)), 0.0, 1.0, before)
@@ -230,23 +199,20 @@ class Encoder:
 
     def notes(self) -> list[str]:
         """What was not as the first rows had it: cells that count as missing, slots shared."""
-        lines: list[str] = []
-        for name, odd in self._odd.items():
-            if odd.count:
-                cells = "1 cell counts" if odd.count == 1 else f"{odd.count:,} cells count"
-                first = "" if odd.count == 1 else "the first: "
-                lines.append(f"column {name}: {cells} as missing; {first}{odd.first}")
+        order = [*self._numbers, self.target]
+        odd, late = self.tally.odd, self.tally.late
+        lines = [f"column {name}: {odd[name]}" for name in order if name in odd]
         for name, slots in self._categories.items():
-            late = slots.late
-            if late.rows:
+            if name in late:
                 lines.append(
-                    f"column {name}: {late.said('categories')}; they share one input "
-                    f"(--slots {slots.size + len(late.names)} for all)"
+                    f"column {name}: {late[name].said('categories')}; they share one input "
+                    f"(--slots {slots.size + len(late[name].names)} for all)"
                 )
-        if self._late.rows:
+        if self.target in late:
+            classes = late[self.target]
             lines.append(
-                f"column {self.target}: {self._late.said('classes')}; these rows were left out "
-                f"(--classes {self.outputs + len(self._late.names)} for all)"
+                f"column {self.target}: {classes.said('classes')}; these rows were left out "
+                f"(--classes {self.outputs + len(classes.names)} for all)"
             )
         return lines
 
@@ -259,7 +225,7 @@ class Encoder:
                 return moment_of(value, self._orders[name])
             return number_of(value, style)
         except ValueError as error:
-            self._odd[name].add(str(error), place)
+            self.tally.odd[name].add(str(error), place)
             return None
 
     def _label(self, row: Mapping[str, Any], place: str, style: NumberStyle) -> float:
@@ -271,7 +237,7 @@ class Encoder:
             return math.nan
         if name not in self.classes:
             if len(self.classes) == self.outputs:
-                self._late.add(name)
+                self.tally.late[self.target].add(name)
                 raise ValueError(
                     f"column {self.target}: {name[:50]!r} is one more class than the "
                     f"{self.outputs} there is room for (--classes)"

@@ -20,6 +20,16 @@ _FOREIGN = {
     b"%PDF": "a PDF file; save the table as CSV",
     b"SQLite": "a database; save the table as CSV",
 }
+_NAMES = {"utf-8-sig": "UTF-8", "utf-8": "UTF-8", "cp1252": "Windows-1252"}
+
+
+def encoding_name(encoding: str) -> str:
+    """As people call it.
+
+    >>> encoding_name("utf-8-sig"), encoding_name("latin-1")
+    ('UTF-8', 'LATIN-1')
+    """
+    return _NAMES.get(encoding, encoding.upper())
 
 
 def encoding_of(head: bytes, name: str) -> str:

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from bayestream.streams.dialects import AUTOMATIC, Dialect, Format, sniff
-from bayestream.streams.encodings import encoding_of, ordered
+from bayestream.streams.dialects import AUTOMATIC, Dialect, Format, Like, sniff
+from bayestream.streams.encodings import encoding_name, encoding_of, ordered
 from bayestream.streams.values import PLAIN, NumberStyle
 
 Values = Mapping[str, Any]
@@ -24,7 +24,6 @@ _BYTES = 1 << 18  # of a file's beginning, at most
 _LONGEST = 200  # letters of a column's name
 _REPLACED = "\ufffd"  # what a decoder puts where bytes mean nothing
 _CUT_OFF = (EOFError, gzip.BadGzipFile, zlib.error)
-_ENCODINGS = {"utf-8-sig": "UTF-8", "utf-8": "UTF-8", "cp1252": "Windows-1252"}
 
 
 class Row(NamedTuple):
@@ -38,11 +37,16 @@ class Row(NamedTuple):
 
 
 class How(NamedTuple):
-    """How a file is read: what is known of it, how much is looked at first, who is told."""
+    """How files are read: what is known of all, how much is looked at first, what is known of each.
 
-    known: Format = AUTOMATIC
-    head: int = HEAD
-    say: Callable[[str], None] = lambda line: None
+    What is told from a file's first lines goes into `dialects`; of one that is there already,
+    nothing is told again.
+    """
+
+    known: Format
+    head: int
+    dialects: dict[str, Dialect]  # by the files' names
+    like: Like | None = None  # tables that were read before
 
 
 def read(source: str | Path, how: How | None = None) -> Iterator[Row]:
@@ -59,7 +63,7 @@ def read(source: str | Path, how: How | None = None) -> Iterator[Row]:
     >>> [(row.values, row.problem) for row in read(path)]
     [({'a': '1', 'b': '2'}, ''), (None, 'has 1 field where the header has 2')]
     """
-    how = how or How()
+    how = how or How(AUTOMATIC, HEAD, {})
     if str(source) == "-":
         # Tests and notebooks put text where bytes should be.
         stream = getattr(sys.stdin, "buffer", None) or io.BytesIO(sys.stdin.read().encode())
@@ -156,14 +160,25 @@ def _standard_input(stream: BinaryIO, how: How) -> Iterator[Row]:
 def _separated(stream: BinaryIO, first: bytes, name: str, how: How, native: str) -> Iterator[Row]:
     """Rows of separated values, after the bytes that have been read of them."""
     head, complete = _beginning(stream, first, how.head)
+    if name not in how.dialects:
+        found = _told(head, complete, name, how, native)
+        if not found.names:
+            return
+        how.dialects[name] = found
+    dialect = how.dialects[name]
+    lines = islice(_text(stream, head, dialect.encoding), dialect.preamble, None)
+    yield from _rows(dialect, lines, name)
+
+
+def _told(head: bytes, complete: bool, name: str, how: How, native: str) -> Dialect:
+    """How a file that begins so is written."""
     encoding = ordered(how.known.encoding or encoding_of(head, name), head)
     sample = head.decode(encoding, "replace")
     if not complete:  # the last line may be cut
         sample = sample[: max(sample.rfind("\n"), sample.rfind("\r")) + 1] or sample
-    dialect = sniff(sample, how.known, native=native)
+    tell = sniff if how.like is None else how.like.sniff
+    dialect = tell(sample, how.known, native=native)
     names = dialect.names
-    if not names:
-        return
     twice = [each for each in dict.fromkeys(names) if names.count(each) > 1]
     if twice:
         raise ValueError(
@@ -175,9 +190,7 @@ def _separated(stream: BinaryIO, first: bytes, name: str, how: How, native: str)
             f"{name} must have names of at most {_LONGEST} letters in its header, got one of "
             f"{len(long[0]):,}, which begins with {long[0][:20]!r}."
         )
-    how.say(f"{name}: {dialect.said(_ENCODINGS.get(encoding, encoding.upper()))}")
-    lines = islice(_text(stream, head, encoding), dialect.preamble, None)
-    yield from _rows(dialect, lines, name, encoding)
+    return dialect._replace(encoding=encoding)
 
 
 def _beginning(stream: BinaryIO, first: bytes, rows: int) -> tuple[bytes, bool]:
@@ -224,7 +237,7 @@ def _text(stream: BinaryIO, head: bytes, encoding: str) -> Iterator[str]:
     yield from io.TextIOWrapper(buffered, encoding, errors="replace", newline="")
 
 
-def _rows(dialect: Dialect, lines: Iterator[str], name: str, encoding: str) -> Iterator[Row]:
+def _rows(dialect: Dialect, lines: Iterator[str], name: str) -> Iterator[Row]:
     reader = cast(Any, dialect.reader(lines))
     names, header = dialect.names, dialect.header
     while True:
@@ -254,7 +267,7 @@ def _rows(dialect: Dialect, lines: Iterator[str], name: str, encoding: str) -> I
             problem = f"has {len(fields)} {noun} where the {whole} has {len(names)}"
             yield Row(place, None, problem)
         elif any(_REPLACED in field for field in fields):
-            yield Row(place, None, f"is not {_ENCODINGS.get(encoding, encoding)}")
+            yield Row(place, None, f"is not {encoding_name(dialect.encoding)}")
         else:
             yield Row(place, dict(zip(names, fields, strict=True)), "", dialect.numbers, True)
 

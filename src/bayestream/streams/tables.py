@@ -15,11 +15,11 @@ from bayestream.streams.dialects import AUTOMATIC, Format
 from bayestream.streams.encoder import Columns, Encoded, Encoder
 from bayestream.streams.files import HEAD, How, Row, read
 from bayestream.streams.items import rows_of
-from bayestream.streams.targets import Target, Task, guessed_target, target_of
+from bayestream.streams.plans import Plan
+from bayestream.streams.targets import Task, guessed_target, target_of
 from bayestream.types import Example, Stream
 
 Source = str | Path | Iterable[Any]
-_SHOWN = 40  # columns, one a line
 
 
 class Unreadable(NamedTuple):
@@ -27,36 +27,6 @@ class Unreadable(NamedTuple):
 
     place: str
     reason: str
-
-
-class Plan(NamedTuple):
-    """How a table is read, and why so."""
-
-    files: tuple[str, ...]  # how each is written, in a line
-    columns: tuple[Column, ...]
-    target: Target
-    looked_at: str  # so many rows, in words
-
-    def lines(self) -> list[str]:
-        """One for each column, and for how the file is written."""
-        shown = [(c.name, _WORDS[c.kind], c.why) for c in self.columns[:_SHOWN]]
-        rest = self.columns[_SHOWN:]
-        shown += [(self.target.name, "target", self.target.why)]
-        width = min(max(len(name) for name, *_ in shown), 24)
-        lines = [f"  {name:<{width}}  {kind:<8}  {why}".rstrip() for name, kind, why in shown]
-        if rest:
-            each = {word: sum(_WORDS[c.kind] == word for c in rest) for word in _WORDS.values()}
-            said = ", ".join(f"{number} {word}" for word, number in each.items() if number)
-            lines.insert(-1, f"  and {len(rest)} more columns: {said}")
-        return [*self.files, f"columns, as {self.looked_at} have them:", *lines]
-
-
-_WORDS: dict[str, str] = {
-    "numeric": "number",
-    "categorical": "category",
-    "date": "date",
-    "left out": "left out",
-}
 
 
 class Prepared(NamedTuple):
@@ -80,6 +50,7 @@ def prepared(
     classes: int | None = None,
     head: int = HEAD,
     format: Format = AUTOMATIC,
+    plan: Plan | None = None,
 ) -> Prepared:
     """The source's columns decided from its first rows, with an encoder for them.
 
@@ -93,37 +64,48 @@ def prepared(
     is named in `numeric`, `categorical`, `date` (as a name, or as name=dmy, name=mdy or name=ymd)
     or `ignore`. Target and task are guessed where that is safe. Of arrays, columns are named "0",
     "1", … and `target` may count from the end.
+
+    With the plan of an earlier call nothing is decided again, and no row is held back: a file that
+    has grown since is read as it was then.
     """
     if task not in (None, "regression", "classification"):
         raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
     for role, value, lowest in (("slots", slots, 1), ("classes", classes, 2), ("head", head, 1)):
         if value is not None and value < lowest:
             raise ValueError(f"{role} must be a whole number, {lowest} or above, got {value!r}.")
-    said: list[str] = []
-    how = How(format.checked(), head, said.append)
+    how = How(format.checked(), head, {} if plan is None else plan.dialects)
     rows = read(source, how) if isinstance(source, str | Path) else rows_of(source, target)
-    held, first = _held_back(rows, head)
-    wishes = Wishes(numeric, categorical, date, ignore, slots, classes)
+    if plan is None:
+        held, first = _held_back(rows, head)
+        wishes = Wishes(numeric, categorical, date, ignore, slots, classes)
+        plan = _planned(held, first, wishes, target, task, how)
+        rows = chain(held, rows)
+    encoder = plan.encoder()
+    return Prepared(encoder, _encode_all(encoder, rows), plan)
+
+
+def _planned(
+    held: Sequence[Row],
+    first: Head,
+    wishes: Wishes,
+    target: str | int | None,
+    task: str | None,
+    how: How,
+) -> Plan:
     check_names(wishes, first)
     name = _target_name(first, target)
-    if name in (*numeric, *categorical, *ignore):
+    if name in (*wishes.numeric, *wishes.categorical, *wishes.ignore):
         raise ValueError(f"target must not be among the inputs that are named, got {name!r}.")
     wanted = target_of(name, task, first, wishes)
     day_first = any(row.numbers.decimal == "," for row in held)  # as where dates begin with the day
-    plan = Plan(
-        tuple(said),
-        tuple(
-            Column(each, "left out", "as you say")
-            if each in ignore
-            else column(each, first, wishes, day_first=day_first)
-            for each in first.names
-            if each != name
-        ),
-        wanted,
-        first.said(),
+    columns = tuple(
+        Column(each, "left out", "as you say")
+        if each in wishes.ignore
+        else column(each, first, wishes, day_first=day_first)
+        for each in first.names
+        if each != name
     )
-    encoder = _encoder(plan, [*ignore])
-    return Prepared(encoder, _encode_all(encoder, chain(held, rows)), plan)
+    return Plan(how.dialects, columns, wanted, first.said(), tuple(wishes.ignore))
 
 
 def encoded(source: Source, **options: Any) -> tuple[Encoder, Iterator[Encoded | Unreadable]]:
@@ -186,29 +168,6 @@ def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
     x = np.array([row.x for row in rows]).reshape(len(rows), inputs)
     y = np.array([row.y for row in rows], np.float64)
     return Stream(Example(x, y if task == "classification" else y[:, None]))
-
-
-def _encoder(plan: Plan, ignore: Sequence[str]) -> Encoder:
-    """An encoder that knows the columns' kinds, and nothing of their values."""
-    of_kind = {
-        kind: tuple(c.name for c in plan.columns if c.kind == kind)
-        for kind in ("numeric", "categorical", "date", "left out")
-    }
-    if len(of_kind["left out"]) == len(plan.columns):
-        reasons = "; ".join(f"{c.name} is {c.kind}: {c.why}" for c in plan.columns[:3])
-        raise ValueError(
-            f"the table must have a column to forecast {plan.target.name} from, and has none"
-            f"{f' ({reasons})' if reasons else ''}."
-        )
-    return Encoder(
-        Columns(of_kind["numeric"], of_kind["categorical"], of_kind["date"]),
-        target=plan.target.name,
-        task=plan.target.task,
-        ignore=[*of_kind["left out"], *ignore],
-        slots={c.name: c.slots for c in plan.columns if c.slots},
-        classes=max(plan.target.outputs, 2),
-        orders={c.name: c.order for c in plan.columns if c.order},
-    )
 
 
 def _encode_all(encoder: Encoder, rows: Iterable[Row]) -> Iterator[Encoded | Unreadable]:
