@@ -49,14 +49,16 @@ def library(folder: Path) -> None:
 
 
 def write_table(path: Path) -> None:
-    """Numbers, a category, a missing value here and a broken line there."""
+    """Numbers, a category, a date, a missing value here and a broken line there."""
     rng = np.random.default_rng(0)
     size, colour = rng.normal(3, 2, STEPS), rng.choice(["red", "blue"], STEPS)
     y = 10 * size + np.where(colour == "red", 20.0, -20.0) + rng.normal(size=STEPS)
-    rows = [f"{a:.3f},{c},{b:.3f}" for a, c, b in zip(size, colour, y, strict=True)]
+    sold = np.datetime64("2024-01-01") + np.arange(STEPS)
+    cells = zip(size, colour, sold, y, strict=True)
+    rows = [f"{a:.3f},{c},{d},{b:.3f}" for a, c, d, b in cells]
     rows[7::50] = ["1.0,red"] * len(rows[7::50])
-    rows[9::50] = [f",blue,{b:.3f}" for b in y[9::50]]
-    path.write_text("\n".join(["size,colour,y", *rows]) + "\n")
+    rows[9::50] = [f",blue,,{b:.3f}" for b in y[9::50]]
+    path.write_text("\n".join(["size,colour,sold,y", *rows]) + "\n")
 
 
 def cli(folder: Path) -> None:

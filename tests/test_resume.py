@@ -1,7 +1,10 @@
 """`bayestream run --checkpoint` and `bayestream predict`, as a user would call them."""
 
 import csv
+import json
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -18,13 +21,20 @@ COUNT = 320
 
 
 def write_table(path):
+    """As spreadsheets of the Continent write them; some colours and a class come after the head."""
     rng = np.random.default_rng(0)
-    size, colour = rng.normal(3, 2, COUNT), rng.choice(["red", "blue"], COUNT)
-    kind = np.where(size + rng.normal(size=COUNT) > 3, "up", "down")
-    rows = [f"{a:.3f},{c},{b}" for a, c, b in zip(size, colour, kind, strict=True)]
-    rows[50] = "1.0,red"
-    rows[60] = "2.0,blue,"
-    path.write_text("\n".join(["size,colour,kind", *rows]) + "\n")
+    size, age = rng.normal(3, 2, COUNT), rng.integers(20, 60, COUNT)
+    colour = rng.choice(["red", "blue"], COUNT).tolist()
+    colour[60::20] = [f"late{number}" for number in range(len(colour[60::20]))]
+    sold = np.datetime64("2024-01-20") + np.arange(COUNT)
+    kind = np.where(size + rng.normal(size=COUNT) > 3, "up", "down").tolist()
+    kind[100::30] = ["so so"] * len(kind[100::30])
+    cells = zip(size, colour, sold.astype(object), age, kind, strict=True)
+    rows = [f"{a:.3f};{b};{c:%d.%m.%Y};{d};{e}".replace(".", ",", 1) for a, b, c, d, e in cells]
+    rows[50] = "1,0;red"
+    rows[60] = "2,0;blue;;;NA"
+    rows[70] = "error;;21.03.2024;?;up"
+    path.write_text("\n".join(["size;colour;sold;age;kind", *rows]) + "\n")
 
 
 def call(*arguments, code=0, **options):
@@ -34,7 +44,7 @@ def call(*arguments, code=0, **options):
 
 
 def run(table, folder, *more, code=0, **options):
-    given = ("run", "--data", table, "--target", "kind", "--task", "classification", "--classes", 2,
+    given = ("run", "--data", table, "--target", "kind", "--head", 40,
              "--method", "vdekf", "--hidden", 2, "--block", 20, "--every", 50,
              "--out", folder / "out", "--checkpoint", folder / "saved")  # fmt: skip
     return call(*given, *more, code=code, **options)
@@ -61,7 +71,7 @@ def summary(said):
 
 
 def assert_same_files(one, other):
-    for name in ("forecasts.csv", "skipped.csv", "scores.png"):
+    for name in ("forecasts.csv", "forecasts.json", "skipped.csv", "scores.png"):
         assert (one / "out" / name).read_bytes() == (other / "out" / name).read_bytes(), name
 
 
@@ -70,7 +80,13 @@ def test_a_run_in_parts_is_one_run(made, folder):
     said = run(folder / "table.csv", folder / "part")
     assert "continues at row 248, from" in said
     assert summary(said) == summary(made[1])
+    assert "column colour: 10 more categories than there was room for, 'late3' first" in said
+    assert "column size: 1 cell counts as missing; 'error' is not a number" in said
     assert_same_files(folder / "whole", folder / "part")
+    one, other = (read(folder / name / "saved") for name in ("whole", "part"))
+    assert one.header == other.header
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name], strict=True)
 
 
 @pytest.mark.slow
@@ -126,12 +142,63 @@ def test_standard_input_is_read_from_its_beginning(folder):
     assert "--data must begin with the 320 rows" in said
 
 
+@pytest.mark.slow
+def test_a_table_that_has_grown_is_read_as_it_was(folder):
+    table, lines = folder / "grown.csv", (folder / "table.csv").read_text().splitlines(True)
+    table.write_text("".join(lines[:31]))
+    first = run(table, folder / "new")
+    assert "columns, as all 30 rows have them" in first
+    later = [line.replace(",", ".", 1).replace("red", "green") for line in lines[31:200]]
+    table.write_text("".join([*lines[:31], *later]))
+    said = run(table, folder / "new")
+    assert "columns, as all 30 rows have them" in said
+    assert "continues at row 31" in said
+    # There is room for what the 30 rows had: not for another class, nor for green and the late.
+    assert "column colour: 5 more categories" in said
+    assert "column kind: 1 more classes" in said
+
+
+@pytest.mark.slow
+def test_a_kill_before_the_head_is_read_leaves_nothing(folder):
+    text = (folder / "table.csv").read_text()
+    run("-", folder / "one", input=text)
+    given = [
+        "run",
+        "--data",
+        "-",
+        "--target",
+        "kind",
+        "--head",
+        "40",
+        "--out",
+        folder / "new" / "out",
+    ]
+    given += ["--checkpoint", folder / "new" / "saved"]
+    program = "from bayestream.cli.main import application; application('run')()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *given],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as killed:
+        killed.stdin.writelines(text.splitlines(True)[:20])
+        killed.stdin.flush()
+        assert "waiting for 40 rows" in killed.stderr.readline()
+        killed.kill()
+    assert not (folder / "new").exists()
+    run("-", folder / "new", input=text)
+    assert_same_files(folder / "one", folder / "new")
+
+
 @pytest.mark.parametrize(
     ("change", "more", "message"),
     [
         ("", ["--seed", 1], "--seed must be 0, as in"),
         ("", ["--hidden", 3], "--hidden must be 2, as in"),
         ("", ["--method", "lofi"], "--method must be vdekf, as in"),
+        ("", ["--level", 0.5], "--level must be 0.9, as in"),
+        ("", ["--decimal", "."], "--decimal must be left out, as in"),
+        ("", ["--ignore", "age"], "--ignore must be left out, as in"),
         ("data", [], "--data must begin with the 320 rows"),
         ("forecasts", [], "forecasts.csv must be as the run that is to be continued has left it"),
         ("foreign", [], "must be a checkpoint of `bayestream run`, and is not"),
@@ -166,13 +233,17 @@ def test_predict_forecasts_as_run_would_and_learns_nothing(folder):
     expected, found = (
         list(csv.reader((each / "forecasts.csv").open())) for each in (folder / "whole/out", out)
     )
-    assert found[0] == expected[0]
+    assert expected[0][4:] == ["p_up", "p_down", "p_new1", "p_new2"]
+    assert found[0][4:] == ["p_up", "p_down", "p_so so", "p_new1"]  # by now it has come
+    about = json.loads((out / "forecasts.json").read_text())
+    assert list(about["columns"]) == found[0]
+    assert about["target"] == "kind"
     assert found[200] == expected[200]  # the row that comes next after the run
     assert found[201:] != expected[201:]
     assert contents(folder / "part") == before
 
     unlabelled = folder / "unlabelled.csv"
-    rows = [line.rsplit(",", 1)[0] for line in table.read_text().splitlines()]
+    rows = [line.rsplit(";", 1)[0] for line in table.read_text().splitlines()]
     del rows[51]  # the broken one
     unlabelled.write_text("\n".join(rows) + "\n")
     assert "Forecast, not learnt" not in call(*given, "--data", unlabelled)
@@ -181,9 +252,24 @@ def test_predict_forecasts_as_run_would_and_learns_nothing(folder):
     assert {row[1] for row in other[1:]} == {""}
 
 
+def test_predict_reads_what_is_written_in_another_way(folder):
+    table, other = folder / "table.csv", folder / "other.csv"
+    other.write_text(table.read_text().replace(",", ".").replace(";", "|"), "utf-16")
+    found = []
+    for data, said in ((table, "separator semicolon, decimal comma"), (other, "separator bar")):
+        out = folder / data.stem
+        given = ("predict", "--checkpoint", folder / "part" / "saved", "--data", data, "--out", out)
+        assert said in call(*given)
+        found.append([row[1:] for row in csv.reader((out / "forecasts.csv").open())])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("header", "message"),
-    [("size,kind", "colour is not there"), ("size,colour,age", "age is not one of them; --ignore")],
+    [
+        ("size,age,sold,kind", "colour is not there"),
+        ("size,age,sold,colour,shape", "shape is not one of them; --ignore"),
+    ],
 )
 def test_predict_refuses_other_columns(made, tmp_path, header, message):
     new = tmp_path / "new.csv"

@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import io
+import itertools
 import json
 import sys
 from typing import NamedTuple
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 
 import bayestream as bs
 from bayestream.streams import datasets
+from bayestream.streams.dialects import Format, Like, sniff
 from bayestream.streams.files import count, read
+from bayestream.streams.values import NumberStyle
 
 CSV = """size,colour,when,y
 1.5,red,2024-01-01,10
@@ -388,6 +391,82 @@ def test_sources_that_hold_nothing_are_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n")
     with pytest.raises(ValueError, match="at least one row that can be read"):
         bs.streams.table(tmp_path / "t.csv", **OPTIONS)
+
+
+def odd_rows(number):
+    """Columns in no order, with a date, what is missing, what is no number, and late names."""
+    rng = np.random.default_rng(0)
+    for row in range(number):
+        size = "error" if row % 31 == 7 else f"{rng.normal():.3f}"
+        colour = f"late{row % 9}" if row > 40 else "red" if row % 3 else "NA"
+        day = "" if row % 13 == 5 else f"{row % 28 + 1}/2/2024"
+        kind = f"late{row % 7}" if row > 40 else "up" if row % 2 else "down"
+        yield {"size": size, "colour": colour, "day": day, "age": row % 50, "kind": kind}
+
+
+def assert_equally_encoded(one, other):
+    for mine, yours in zip(one, other, strict=True):
+        np.testing.assert_equal(mine, yours)
+
+
+def through_json(cls, item):
+    return cls.from_json(json.loads(json.dumps(item.to_json(), sort_keys=True)))
+
+
+@pytest.mark.parametrize(("target", "task"), [("kind", "classification"), ("age", "regression")])
+def test_an_encoder_goes_on_after_json_as_if_nothing_had_been(target, task):
+    rows = list(odd_rows(120))
+    encoder, items, plan = bs.streams.prepared(rows, target=target, task=task, head=40)
+    whole = list(items)
+    fresh = through_json(bs.streams.Plan, plan).encoder()
+    _encode(fresh, rows[:70])
+    copy = through_json(bs.streams.Encoder, fresh)
+    assert_equally_encoded(whole[70:], _encode(copy, rows[70:], first=71))
+    assert copy.notes() == encoder.notes()
+    assert len(copy.notes()) == 3  # cells of size; categories of colour; kinds
+    assert copy.to_json() == encoder.to_json()
+
+
+def _encode(encoder, rows, first=1):
+    found = []
+    for number, row in enumerate(rows, start=first):
+        try:
+            found.append(encoder.encode(row, f"row {number}"))
+        except ValueError as error:
+            found.append(bs.streams.Unreadable(f"row {number}", str(error)))
+    return found
+
+
+def test_a_file_that_has_grown_is_read_by_its_plan_as_it_was(tmp_path):
+    path = tmp_path / "grown.csv"
+    path.write_text("a;b;y\n" + "1,5;2;up\n2,5;3;down\n" * 5)
+    _, items, plan = bs.streams.prepared(path, target="y")
+    before = list(items)
+    with path.open("a") as file:
+        file.write("3.75;x;other\n4.25;z;up\n" * 20)
+    _, _, anew = bs.streams.prepared(path, target="y")
+    saved = through_json(bs.streams.Plan, plan)
+    encoder, items, again = bs.streams.prepared(path, target="y", plan=saved)
+    assert again.lines() == plan.lines() != anew.lines()
+    assert_equally_encoded(before, list(itertools.islice(items, 10)))
+    assert again.dialects == plan.dialects != anew.dialects
+    assert encoder.outputs == 2
+
+
+def test_new_rows_are_read_as_those_before_were_if_they_can_be():
+    before = sniff("a;b;y\n1.234,5;x;1\n2.500,25;y;2\n")
+    like = Like([before], ["a", "b"], "y")
+    new = "b;a\nx;1.234\n"  # a thousand, or little more than one?
+    assert sniff(new).numbers == NumberStyle(".", "")
+    assert like.sniff(new, Format(), native=",").numbers == before.numbers
+    assert like.sniff(new, Format(decimal="."), native=",").numbers == NumberStyle(".", "")
+    assert like.sniff("a,b\n1.5,x\n", Format(), native=",").numbers == NumberStyle(".", "")
+
+
+def test_without_a_header_the_column_that_is_left_out_is_the_target():
+    before = sniff("1.5,7,2.5\n3.5,8,4.5\n")
+    found = Like([before], ["c1", "c3"], "c2").sniff("1.5,2.5\n", Format(), native=",")
+    assert found.names == ("c1", "c3")
 
 
 def test_rivers_own_data_sets_are_streams():
