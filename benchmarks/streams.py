@@ -37,8 +37,8 @@ from river import (
 from river.datasets import synth
 
 import bayestream as bs
-from bayestream.cli.journal import record
 from bayestream.cli.mixtures import distribution, log_density
+from bayestream.cli.writers import record
 
 ROWS = 6000  # of a generator
 

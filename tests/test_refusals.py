@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayestream as bs
-from bayestream.cli import journal, mixtures
+from bayestream.cli import mixtures, writers
 from bayestream.cli.main import application
 from bayestream.forecasts import CategoricalForecast
 
@@ -101,7 +101,7 @@ class Source:
 def test_a_forecast_that_is_not_finite_is_never_printed_as_a_class():
     row = bs.streams.Encoded("row 1", np.zeros(1), 0.0, "yes", 0.0, 1.0, 2)
     values = {"probabilities": np.array([[np.nan, np.nan], [0.9, 0.1]])}
-    lines, losses, _ = journal.Labels(Source()).write([row, row], values)
+    lines, losses, _ = writers.Labels(Source()).write([row, row], values)
     assert [line[2] for line in lines] == ["not finite", "yes"]
     assert losses[:, 0].tolist() == [1.0, 0.0]
 
@@ -110,7 +110,7 @@ def test_a_number_that_is_not_finite_is_said_to_be_so():
     row = bs.streams.Encoded("row 1", np.zeros(1), 0.0, 3.0, 1.0, 2.0)
     means = np.array([np.inf, 1.0])
     parts = np.array([[[1.0, mean, 1.0, np.inf]] for mean in means])
-    lines, losses, _ = journal.Numbers().write(
+    lines, losses, _ = writers.Numbers().write(
         [row, row], {"mean": means, "deviation": np.ones(2), "parts": parts}
     )
     assert set(lines[0][2:]) == {"not finite"}

@@ -9,7 +9,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import bayestream as bs
-from bayestream.cli import journal
+from bayestream.cli import writers
 from bayestream.cli.main import application
 from bayestream.cli.sources import opened
 
@@ -100,7 +100,7 @@ def test_columns_of_probabilities_bear_the_names_of_classes(tmp_path):
 
 
 def test_names_of_columns_of_probabilities_are_never_twice_the_same():
-    found = journal.probabilities_of(["new1", "a"], 4)
+    found = writers.probabilities_of(["new1", "a"], 4)
     assert found == ["p_new1", "p_a", "p_new2", "p_new3"]
 
 
@@ -109,7 +109,7 @@ def test_low_and_high_hold_as_many_targets_as_the_level_says(level):
     row = bs.streams.Encoded("row 1", np.zeros(1), 0.0, 3.0, 1.0, 2.0)
     values = {"mean": np.zeros(1), "deviation": np.ones(1)}
     values["parts"] = np.array([[[1.0, 0.0, 1.0, np.inf]]])
-    lines, *_ = journal.Numbers(level).write([row], values)
+    lines, *_ = writers.Numbers(level).write([row], values)
     half = 2 * stats.norm.ppf(0.5 + level / 2)
     assert [float(end) for end in lines[0][4:]] == pytest.approx([1 - half, 1 + half], rel=1e-5)
 

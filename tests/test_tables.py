@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import bayestream as bs
 from bayestream.streams import datasets
-from bayestream.streams.dialects import Format, Like, sniff
+from bayestream.streams.detection import Like
+from bayestream.streams.dialects import Format, sniff
 from bayestream.streams.files import count, read
 from bayestream.streams.values import NumberStyle
 

@@ -14,15 +14,17 @@ import typer
 
 from bayestream.cli import learners, reading
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.journal import journal_for, record
+from bayestream.cli.journal import journal_for
 from bayestream.cli.outputs import Screen
 from bayestream.cli.resume import newest, run_notes
 from bayestream.cli.sidecar import checked_level, describe
 from bayestream.cli.sources import Source, of_encoder
+from bayestream.cli.writers import record
 from bayestream.running import Records, checkpoint
 from bayestream.running.chunks import padded
 from bayestream.streams import files
-from bayestream.streams.dialects import Dialect, Format, Like
+from bayestream.streams.detection import Like
+from bayestream.streams.dialects import Dialect, Format
 from bayestream.streams.encoder import Encoded, Encoder
 from bayestream.streams.files import HEAD, How, Row
 from bayestream.streams.plans import Plan

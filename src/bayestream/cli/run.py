@@ -13,11 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.journal import Journal, journal_for, record
+from bayestream.cli.journal import Journal, journal_for
 from bayestream.cli.outputs import Screen, whole
 from bayestream.cli.reading import AS_IT_IS, Reading, reads_tables
 from bayestream.cli.resume import Resumable, call_of
 from bayestream.cli.sidecar import checked_level, describe
+from bayestream.cli.writers import record
 from bayestream.evaluation import plots
 from bayestream.running.refusals import check_most
 from bayestream.running.run import learn

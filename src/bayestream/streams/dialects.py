@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bayestream.streams.encodings import encoding_name
@@ -142,44 +142,6 @@ def sniff(text: str, known: Format = AUTOMATIC, *, native: str = ",") -> Dialect
     names = _names(rows, bool(header))
     doubts = "; ".join(filter(None, [doubt, other]))
     return Dialect(separator, quote, escaped, numbers, preamble, names, bool(header), doubts)
-
-
-class Like(NamedTuple):
-    """Tables that were read before, which a new one is expected to be like."""
-
-    dialects: Sequence[Dialect]
-    columns: Collection[str]  # that it must have
-    target: str  # which it may be without
-
-    def sniff(self, text: str, known: Format, *, native: str) -> Dialect:
-        """How this text is written: as one of those, if it has the columns when it is read so.
-
-        A few rows tell less than the many there were before: 1.234 may be read in two ways.
-        """
-        fresh = sniff(text, known, native=native)
-        for before in self.dialects:
-            if fresh.header == before.header:
-                found = sniff(text, _otherwise(known, before), native=native)
-                rest = tuple(name for name in before.names if name != self.target)
-                if not found.header and len(found.names) == len(rest):
-                    found = found._replace(names=rest)
-                if set(self.columns) <= set(found.names):
-                    return found
-        return fresh
-
-
-def _otherwise(known: Format, dialect: Dialect) -> Format:
-    """What is known, and where nothing is, what holds for the dialect."""
-    return Format(
-        known.separator or dialect.separator,
-        known.quote or dialect.quote,
-        known.decimal or dialect.numbers.decimal,
-        dialect.numbers.thousands
-        if known.thousands is None and known.decimal in (None, dialect.numbers.decimal)
-        else known.thousands,
-        dialect.header if known.header is None else known.header,
-        known.encoding,
-    )
 
 
 def _quote(text: str) -> str:

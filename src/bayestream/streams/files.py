@@ -14,14 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from bayestream.streams.dialects import AUTOMATIC, Dialect, Format, Like, sniff
-from bayestream.streams.encodings import encoding_name, encoding_of, ordered
+from bayestream.streams.detection import Like, detect
+from bayestream.streams.dialects import AUTOMATIC, Dialect, Format
+from bayestream.streams.encodings import encoding_name, ordered
 from bayestream.streams.values import PLAIN, NumberStyle
 
 Values = Mapping[str, Any]
 HEAD = 300  # rows that decide what the columns are
 _BYTES = 1 << 18  # of a file's beginning, at most
-_LONGEST = 200  # letters of a column's name
 _REPLACED = "\ufffd"  # what a decoder puts where bytes mean nothing
 _CUT_OFF = (EOFError, gzip.BadGzipFile, zlib.error)
 
@@ -161,36 +161,13 @@ def _separated(stream: BinaryIO, first: bytes, name: str, how: How, native: str)
     """Rows of separated values, after the bytes that have been read of them."""
     head, complete = _beginning(stream, first, how.head)
     if name not in how.dialects:
-        found = _told(head, complete, name, how, native)
+        found = detect(head, name, how.known, how.like, complete=complete, native=native)
         if not found.names:
             return
         how.dialects[name] = found
     dialect = how.dialects[name]
     lines = islice(_text(stream, head, dialect.encoding), dialect.preamble, None)
     yield from _rows(dialect, lines, name)
-
-
-def _told(head: bytes, complete: bool, name: str, how: How, native: str) -> Dialect:
-    """How a file that begins so is written."""
-    encoding = ordered(how.known.encoding or encoding_of(head, name), head)
-    sample = head.decode(encoding, "replace")
-    if not complete:  # the last line may be cut
-        sample = sample[: max(sample.rfind("\n"), sample.rfind("\r")) + 1] or sample
-    tell = sniff if how.like is None else how.like.sniff
-    dialect = tell(sample, how.known, native=native)
-    names = dialect.names
-    twice = [each for each in dict.fromkeys(names) if names.count(each) > 1]
-    if twice:
-        raise ValueError(
-            f"{name} must name each column once in its header, got {twice[0]!r} twice."
-        )
-    long = [each for each in names if len(each) > _LONGEST]
-    if long:
-        raise ValueError(
-            f"{name} must have names of at most {_LONGEST} letters in its header, got one of "
-            f"{len(long[0]):,}, which begins with {long[0][:20]!r}."
-        )
-    return dialect._replace(encoding=encoding)
 
 
 def _beginning(stream: BinaryIO, first: bytes, rows: int) -> tuple[bytes, bool]:
