@@ -52,7 +52,8 @@ def encoding_of(head: bytes, name: str) -> str:
     valid = head.decode("utf-8", "ignore")
     if any(ord(letter) > 127 for letter in valid) or head.isascii():
         return "utf-8"
-    body = head[: max(len(head) - 3, 1)]  # the last letter may be cut
+    # The last letter may be cut, unless it is the end of a line.
+    body = head if head.endswith(b"\n") else head[: max(len(head) - 3, 1)]
     try:
         body.decode("utf-8")
     except ValueError:
