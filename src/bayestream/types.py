@@ -76,6 +76,8 @@ class Likelihood(NamedTuple):
     name: str  # what it is called where another kind is refused
     # η → s (C,) and ν () of a student_t, whatever the values in η; its forecasts are made of them
     scale_and_dof: Callable[[Array], tuple[Array, Array]] | None = None
+    # η (…, C) → logits for a forecast of classes, where these are not η: some are not there yet
+    logits: Callable[[Array], Array] | None = None
 
 
 class EvolvingLikelihood(NamedTuple):
@@ -109,6 +111,7 @@ class Estimator(NamedTuple):
     # (state, x) → its own forecast, where that is more than `mean` and `covariance_of` can say
     forecast: Callable[[State, Any], Any] | None = None
     description: str = ""  # its method and settings, as JSON; see `estimators.description`
+    networks: tuple[Model, ...] = ()  # those of an average's settings; else it is `model` alone
 
 
 class Example(NamedTuple):

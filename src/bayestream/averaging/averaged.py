@@ -190,6 +190,7 @@ def averaged(
         description=description(
             "averaged", {"forget": forget, "switching": switching, "members": alone}
         ),
+        networks=tuple(group.model for group in groups),
     )
 
 
@@ -227,7 +228,8 @@ def _plain(forecast: Forecast) -> GaussianForecast | StudentTForecast | Categori
         return cast(Any, forecast)
     kind = forecast.likelihood.name
     if kind == "categorical":
-        return CategoricalForecast(jnp.log(forecast.probabilities))
+        possible = jnp.finfo(forecast.draws.dtype).tiny  # 0 · log 0 would be no number
+        return CategoricalForecast(jnp.log(jnp.maximum(forecast.probabilities, possible)))
     if kind == "gaussian":
         return GaussianForecast(forecast.mean, forecast.covariance)
     if isinstance(alone := forecast.alone(), StudentTForecast):

@@ -34,6 +34,7 @@ def self_tuning(
     rank: int = 10,
     forget: float = 0.99,
     switching: float = 1e-3,
+    fan_in: int | None = None,
 ) -> Estimator:
     """LO-FI with the settings that forecast best at the moment: `averaged` over a measured grid.
 
@@ -47,6 +48,7 @@ def self_tuning(
         rank: L of every learner.
         forget: as in `bs.averaged`.
         switching: as in `bs.averaged`.
+        fan_in: as in `bs.models.mlp`, of networks that have grown.
 
     >>> import bayestream as bs
     >>> learner = bs.self_tuning([2, 5, 1], bs.likelihoods.adaptive_student_t(), rank=2)
@@ -60,7 +62,7 @@ def self_tuning(
         def activation(h: Array) -> Array:
             return jnp.select([which == i for i in range(len(known))], [f(h) for f in known])
 
-        model = models.mlp(sizes, activation=activation, fan_in_scaled=True)
+        model = models.mlp(sizes, activation=activation, fan_in_scaled=True, fan_in=fan_in)
         return lofi(model, likelihood, rank=min(rank, model.size), **options)
 
     numbered = [

@@ -12,6 +12,7 @@ from bayestream.estimators.fcekf import fcekf
 from bayestream.estimators.fdekf import fdekf
 from bayestream.estimators.filter import FILTER_SPACE, FilterState, steady_state
 from bayestream.estimators.ggt import GGT_SPACE, ggt
+from bayestream.estimators.grow import grow
 from bayestream.estimators.hilofi import HILOFI_SPACE, hilofi
 from bayestream.estimators.laplace import (
     LAPLACE_SPACE,
@@ -95,6 +96,7 @@ __all__ = [
     "fdekf",
     "forward_kl",
     "ggt",
+    "grow",
     "hilofi",
     "inflation",
     "kronecker_curvature",

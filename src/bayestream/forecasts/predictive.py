@@ -164,10 +164,11 @@ def probit(
     >>> forecast.logits.shape
     (5, 3)
     """
-    _of_kind(estimator.likelihood(state), "probit", "categorical")
+    likelihood = _of_kind(estimator.likelihood(state), "probit", "categorical")
     logits, covariance = linearized_outputs(estimator, state, x, temperature)
     variances = jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0)
-    return CategoricalForecast(logits / jnp.sqrt(1 + jnp.pi / 8 * variances))
+    logits /= jnp.sqrt(1 + jnp.pi / 8 * variances)
+    return CategoricalForecast(logits if likelihood.logits is None else likelihood.logits(logits))
 
 
 def laplace_bridge(
@@ -185,7 +186,8 @@ def laplace_bridge(
     >>> bs.predictive.laplace_bridge(learner, state, jnp.ones(2)).concentration.shape
     (3,)
     """
-    _of_kind(estimator.likelihood(state), "laplace_bridge", "categorical")
+    if _of_kind(estimator.likelihood(state), "laplace_bridge", "categorical").logits is not None:
+        raise ValueError("likelihood must know all classes for a laplace_bridge; use probit.")
     z, V = linearized_outputs(estimator, state, x, temperature)
     count = z.shape[-1]
     shared, total = jnp.sum(V, axis=-1), jnp.sum(V, axis=(-2, -1))

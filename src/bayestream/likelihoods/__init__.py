@@ -1,6 +1,7 @@
 """What the network's output means: p(y | η), in natural-parameter form, without jitter."""
 
 from bayestream.likelihoods.adaptive import adaptive_gaussian, adaptive_student_t
+from bayestream.likelihoods.adaptive_categorical import adaptive_categorical
 from bayestream.likelihoods.bernoulli import bernoulli
 from bayestream.likelihoods.categorical import categorical
 from bayestream.likelihoods.evolving import evolving
@@ -11,6 +12,7 @@ from bayestream.likelihoods.poisson import poisson
 from bayestream.likelihoods.student_t import student_t
 
 __all__ = [
+    "adaptive_categorical",
     "adaptive_gaussian",
     "adaptive_student_t",
     "bernoulli",

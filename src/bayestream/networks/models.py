@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from bayestream.checks import check_whole
 from bayestream.networks.convolutions import average_pool, convolve, pull_back
 from bayestream.types import Array, Key, Layer, Layered, Linearized, Model
 
@@ -19,7 +20,11 @@ Activation = Callable[[Array], Array]
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: Activation = jax.nn.gelu, fan_in_scaled: bool = False
+    sizes: Sequence[int],
+    *,
+    activation: Activation = jax.nn.gelu,
+    fan_in_scaled: bool = False,
+    fan_in: int | None = None,
 ) -> Model:
     """A multi-layer perceptron with LeCun-normal kernels and zero biases.
 
@@ -29,6 +34,9 @@ def mlp(
     With `fan_in_scaled`, the forward pass multiplies each kernel by 1/√fan-in and kernels start
     from N(0, 1): the same network in coordinates where a spherical prior fits its initialisation.
 
+    `fan_in` is how many inputs the first layer is scaled for: all that it has, unless given. A
+    network that grows (`bs.grow`) keeps the one it began with, and so its scale.
+
     >>> model = mlp([3, 50, 1])
     >>> model.size, model.outputs
     (251, 1)
@@ -37,12 +45,16 @@ def mlp(
     (1,)
     """
     _check_sizes("sizes", sizes)
-    layers = _dense_layers(sizes, fan_in_scaled)
+    if fan_in is not None:
+        check_whole("fan_in", fan_in, 1)
+    fans = [fan_in or sizes[0], *sizes[1:-1]]
+    layers = _dense_layers(sizes, fans if fan_in_scaled else None)
     size = layers[-1].offset + (layers[-1].inputs + 1) * layers[-1].outputs
 
     def init(key: Key) -> Array:
         keys = jax.random.split(key, len(layers))
-        return jnp.concatenate([_init_dense(*pair) for pair in zip(keys, layers, strict=True)])
+        parts = zip(keys, layers, fans, strict=True)
+        return jnp.concatenate([_init_dense(*each) for each in parts])
 
     def unravel(params: Array) -> list[tuple[Array, Array]]:
         return [_dense_params(params, layer) for layer in layers]
@@ -85,7 +97,7 @@ def lenet(
     shapes = [(3, 3, depth, channels[0]), (3, 3, channels[0], channels[1])]
     offset = sum(prod(shape) + shape[-1] for shape in shapes)
     flat = (height // 4) * (width // 4) * channels[1]
-    layers = _dense_layers([flat, hidden, outputs], fan_in_scaled=False, offset=offset)
+    layers = _dense_layers([flat, hidden, outputs], None, offset)
     size = layers[-1].offset + (layers[-1].inputs + 1) * layers[-1].outputs
 
     def init(key: Key) -> Array:
@@ -94,7 +106,8 @@ def lenet(
             _init_kernel(k, shape, prod(shape[:-1]))
             for k, shape in zip(keys[:2], shapes, strict=True)
         ]
-        parts += [_init_dense(*pair) for pair in zip(keys[2:], layers, strict=True)]
+        fans = [flat, hidden]
+        parts += [_init_dense(*each) for each in zip(keys[2:], layers, fans, strict=True)]
         return jnp.concatenate(parts)
 
     def convolutions(params: Array) -> list[tuple[Array, Array]]:
@@ -226,18 +239,20 @@ def _check_sizes(name: str, sizes: Sequence[Any], *, count: int | None = None) -
         raise ValueError(f"{name} must be {expected} whole numbers above zero, got {list(sizes)}.")
 
 
-def _dense_layers(sizes: Sequence[int], fan_in_scaled: bool, offset: int = 0) -> tuple[Layer, ...]:
+def _dense_layers(
+    sizes: Sequence[int], fans: Sequence[int] | None, offset: int = 0
+) -> tuple[Layer, ...]:
+    """Their places, and 1/√fan-in as their scales; without `fans`, these are 1."""
     layers: list[Layer] = []
-    for inputs, outputs in pairwise(sizes):
-        layers.append(Layer(offset, inputs, outputs, inputs**-0.5 if fan_in_scaled else 1.0))
+    for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+        layers.append(Layer(offset, inputs, outputs, 1.0 if fans is None else fans[index] ** -0.5))
         offset += (inputs + 1) * outputs
     return tuple(layers)
 
 
-def _init_dense(key: Key, layer: Layer) -> Array:
+def _init_dense(key: Key, layer: Layer, fan_in: int) -> Array:
     # Scaled kernels start from N(0, 1); after the forward pass's 1/√fan-in both are LeCun-normal.
-    fan_in = layer.inputs * layer.scale**2
-    return _init_kernel(key, (layer.inputs, layer.outputs), fan_in)
+    return _init_kernel(key, (layer.inputs, layer.outputs), fan_in * layer.scale**2)
 
 
 def _init_kernel(key: Key, shape: tuple[int, ...], fan_in: float) -> Array:
