@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,8 @@ from bayestream.forecasts import (
     AveragedForecast,
     CategoricalForecast,
     Forecast,
-    GaussianForecast,
-    MixtureForecast,
-    StudentTForecast,
     averaged_classes,
+    plain,
     predictive,
 )
 from bayestream.types import Array, Estimator, Key, Likelihood
@@ -151,7 +149,7 @@ def averaged(
         return learnt(state, evidence, lambda learner, own: learner.update_batch(own, xs, ys, key))
 
     def forecast(state: AveragedState, x: Any) -> Forecast:
-        parts = each(lambda learner, own: _plain(predictive.default(learner, own, x)), state)
+        parts = each(lambda learner, own: plain(predictive.default(learner, own, x)), state)
         weights = jnp.concatenate(shares(groups, state.weights))
         if isinstance(parts[0], CategoricalForecast):
             logits = jnp.concatenate([part.logits for part in parts])
@@ -220,18 +218,3 @@ def _mixed(log_weights: Array, share: Array) -> Array:
     """Log of (1 − share) w + share/M."""
     even = jnp.log(share / log_weights.size)
     return jnp.logaddexp(jnp.log1p(-share) + log_weights, even)
-
-
-def _plain(forecast: Forecast) -> GaussianForecast | StudentTForecast | CategoricalForecast:
-    """A forecast in numbers alone, which vmap can stack; of one draw or of classes, it is exact."""
-    if not isinstance(forecast, MixtureForecast):
-        return cast(Any, forecast)
-    kind = forecast.likelihood.name
-    if kind == "categorical":
-        possible = jnp.finfo(forecast.draws.dtype).tiny  # 0 · log 0 would be no number
-        return CategoricalForecast(jnp.log(jnp.maximum(forecast.probabilities, possible)))
-    if kind == "gaussian":
-        return GaussianForecast(forecast.mean, forecast.covariance)
-    if isinstance(alone := forecast.alone(), StudentTForecast):
-        return alone
-    raise ValueError(f"likelihood must be gaussian, student_t or categorical, got {kind}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,15 @@ lofi_spherical, lrvga, ogd, orfit, replay_sgd, slang, vdekf, got 'lofy'. Did you
     return check_choice("method", method, REGISTRY)(model, likelihood, **options)
 
 
+def takes(method: str, option: str) -> bool:
+    """Whether the method of that name has such an option.
+
+    >>> takes("lofi", "rank"), takes("fcekf", "rank")
+    (True, False)
+    """
+    return option in inspect.signature(check_choice("method", method, REGISTRY)).parameters
+
+
 __all__ = [
     "REGISTRY",
     "SPACES",
@@ -114,6 +124,7 @@ __all__ = [
     "slang",
     "steady_state",
     "svd",
+    "takes",
     "total",
     "vdekf",
 ]

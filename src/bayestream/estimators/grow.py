@@ -132,4 +132,4 @@ def _placed(old: Any, new: Any, places: dict[tuple[int, int], Places]) -> Any:
     ]
     found = np.array(new, np.asarray(old).dtype)
     found[np.ix_(*where)] = old
-    return jnp.asarray(found)
+    return jnp.array(found)  # a copy: states are donated

@@ -1,7 +1,7 @@
 """From a belief to a forecast of y, and from forecasts to scores."""
 
 from bayestream.forecasts import predictive, scores
-from bayestream.forecasts.averages import AveragedForecast, Forecast, averaged_classes
+from bayestream.forecasts.averages import AveragedForecast, Forecast, averaged_classes, plain
 from bayestream.forecasts.distributions import (
     CategoricalForecast,
     GaussianForecast,
@@ -17,6 +17,7 @@ __all__ = [
     "MixtureForecast",
     "StudentTForecast",
     "averaged_classes",
+    "plain",
     "predictive",
     "scores",
 ]

@@ -106,6 +106,21 @@ def averaged_classes(weights: Array, logits: Array) -> CategoricalForecast:
     return CategoricalForecast(logsumexp(jax.nn.log_softmax(logits), b=weights, axis=0))
 
 
+def plain(forecast: Forecast) -> Any:
+    """A forecast in numbers alone, which jit returns and vmap stacks; of classes it is exact."""
+    if not isinstance(forecast, MixtureForecast):
+        return forecast
+    kind = forecast.likelihood.name
+    if kind == "categorical":
+        possible = jnp.finfo(forecast.draws.dtype).tiny  # 0 · log 0 would be no number
+        return CategoricalForecast(jnp.log(jnp.maximum(forecast.probabilities, possible)))
+    if kind == "gaussian":
+        return GaussianForecast(forecast.mean, forecast.covariance)
+    if isinstance(alone := forecast.alone(), StudentTForecast):
+        return alone
+    raise ValueError(f"likelihood must be gaussian, student_t or categorical, got {kind}.")
+
+
 class _Search(NamedTuple):
     """Two ends with a root between them, and the point tried last."""
 
