@@ -112,6 +112,7 @@ def test_growing_keeps_what_a_state_remembers_beside_its_belief(method, options)
     assert_growing_changes_nothing(small, large, NUMBERS, outputs=1)
 
 
+@pytest.mark.slow
 def test_new_weights_have_the_priors_mean_and_precision_and_learn():
     small, large = (
         bs.lofi(

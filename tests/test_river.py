@@ -83,6 +83,7 @@ def line():
     return model
 
 
+@pytest.mark.slow
 def test_numbers_are_forecast_in_their_own_units_with_their_doubt(line):
     forecast = line.predict_one({"a": 57.0}, with_dist=True)
     assert math.isclose(forecast.mean, line.predict_one({"a": 57.0}), rel_tol=1e-6)
@@ -101,6 +102,7 @@ def test_numbers_are_forecast_in_their_own_units_with_their_doubt(line):
         forecast.update(1.0)
 
 
+@pytest.mark.slow
 def test_a_label_that_is_missing_teaches_nothing(line):
     model = copy.deepcopy(line)
     expected = model.predict_one({"a": 52.0})
@@ -111,6 +113,7 @@ def test_a_label_that_is_missing_teaches_nothing(line):
     assert math.isclose(model.predict_one({"a": 52.0}), expected, rel_tol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", [pd, pl])
 def test_frames_go_in_and_series_come_out(line, library):
     frame = library.DataFrame({"a": [45.0, 52.0]})
@@ -145,6 +148,7 @@ def test_bad_settings_are_refused_in_a_sentence():
         BayesNetClassifier(max_inputs=0)
 
 
+@pytest.mark.slow
 def test_it_runs_in_rivers_evaluation_with_late_labels():
     stream = datasets.TrumpApproval().take(120)
     model = BayesNetRegressor(**SMALL)

@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     rank: int
     noise: float | None  # variance, of a standardised target; None learns it from the stream
     options: tuple[tuple[str, Any], ...] = ()
+    known: int = 0  # classes that there are, seen or not
 
 
 class Size(NamedTuple):
@@ -62,15 +63,18 @@ def settings(
     return Settings(task, named, sizes, rank, noise, tuple(sorted((options or {}).items())))
 
 
-def _learner(chosen: Settings, size: Size) -> Estimator:
+def _learner(chosen: Settings, size: Size, power: Any = None) -> Estimator:
+    """With a power, which may be traced, observations count for as much."""
     sizes = [size.inputs, *chosen.hidden, size.outputs]
     options = dict(chosen.options)
     if chosen.task == "classification":
-        believed = likelihoods.adaptive_categorical()
+        believed: Any = likelihoods.adaptive_categorical(known=chosen.known)
     elif chosen.noise is None:
         believed = likelihoods.adaptive_student_t()
     else:
         believed = likelihoods.gaussian(chosen.noise)
+    if power is not None:
+        believed = likelihoods.tempered(believed, power)
     if chosen.method == SELF_TUNING:
         return self_tuning(sizes, believed, rank=chosen.rank, fan_in=size.fan_in, **options)
     model = models.mlp(sizes, fan_in_scaled=True, fan_in=size.fan_in)
@@ -84,7 +88,7 @@ class Programs(NamedTuple):
 
     learner: Estimator
     learn: Callable[..., State]  # (state, x, y, seed, step) → state, which is donated
-    learn_all: Callable[..., State]  # (state, xs, ys, count, seed, step) → state, which is donated
+    learn_all: Callable[..., State]  # (state, xs, ys, powers, count, seed, step) → state, donated
     mean: Callable[[State, Any], Array]  # one number, or the probabilities, of one x or many
     forecast: Callable[[State, Any], Any]
 
@@ -99,10 +103,12 @@ def programs(chosen: Settings, size: Size) -> Programs:
         return one_step(learner, None, state, Example(x, y), key)[0]
 
     def learn_all(
-        state: State, xs: Array, ys: Array, count: Array, seed: Array, step: Array
+        state: State, xs: Array, ys: Array, powers: Array, count: Array, seed: Array, step: Array
     ) -> State:
         def one(row: Array, state: State) -> State:
-            return learn(state, xs[row], ys[row], seed, step + row)
+            key = jax.random.fold_in(jax.random.key(seed), step + row)
+            example = Example(xs[row], ys[row])
+            return one_step(_learner(chosen, size, powers[row]), None, state, example, key)[0]
 
         return jax.lax.fori_loop(0, count, one, state)
 
@@ -184,8 +190,11 @@ class Online:
         self._state = self.compiled.learn(self._state, x, _target(y), self.seed, self.steps)
         self.steps += 1
 
-    def learn_all(self, xs: NDArray[np.float32], ys: NDArray[Any]) -> None:
-        """From one after another."""
+    def learn_all(
+        self, xs: NDArray[np.float32], ys: NDArray[Any], powers: NDArray[Any] | None = None
+    ) -> None:
+        """From one after another, each as much as its power says, or once."""
+        powers = np.ones(len(xs)) if powers is None else powers
         for first in range(0, len(xs), _TOGETHER):
             rows = xs[first : first + _TOGETHER]
             targets = _target(ys[first : first + _TOGETHER])
@@ -194,6 +203,7 @@ class Online:
                 self._state,
                 np.pad(rows, ((0, spare), (0, 0))),
                 np.pad(targets, (0, spare)),
+                np.pad(powers[first : first + _TOGETHER].astype(np.float32), (0, spare)),
                 len(rows),
                 self.seed,
                 self.steps,

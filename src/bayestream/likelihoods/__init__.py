@@ -10,6 +10,7 @@ from bayestream.likelihoods.log_density import from_log_density
 from bayestream.likelihoods.one_seen import one_seen
 from bayestream.likelihoods.poisson import poisson
 from bayestream.likelihoods.student_t import student_t
+from bayestream.likelihoods.tempered import tempered
 
 __all__ = [
     "adaptive_categorical",
@@ -23,4 +24,5 @@ __all__ = [
     "one_seen",
     "poisson",
     "student_t",
+    "tempered",
 ]

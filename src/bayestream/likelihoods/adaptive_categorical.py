@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from bayestream.checks import check_whole
 from bayestream.likelihoods.categorical import categorical
 from bayestream.types import Array, EvolvingLikelihood, Likelihood
 
@@ -17,13 +18,13 @@ class _Classes(NamedTuple):
     seen: Array  # (C,), which have been observed
 
 
-def adaptive_categorical() -> EvolvingLikelihood:
+def adaptive_categorical(*, known: int = 0) -> EvolvingLikelihood:
     """`categorical` over the classes seen so far; outputs without a class wait for one.
 
     A class that was never observed has no probability, its output teaches and learns nothing, and
     the belief about its weights stays the prior's. The first observation of it counts as one of a
     class that was known. So a network may have more outputs than there are classes yet; when they
-    are all taken, `bs.grow` adds some.
+    are all taken, `bs.grow` adds some. The first `known` classes count as seen from the start.
 
     >>> likelihood = adaptive_categorical()
     >>> carry = likelihood.init(3, jnp.float32)
@@ -31,9 +32,10 @@ def adaptive_categorical() -> EvolvingLikelihood:
     >>> likelihood.at(carry, jnp.array(0)).mean(jnp.zeros(3)).tolist()
     [0.5, 0.5, 0.0]
     """
+    check_whole("known", known, 0)
 
     def init(outputs: int, dtype: Any) -> _Classes:
-        return _Classes(jnp.zeros(outputs, bool))
+        return _Classes(jnp.arange(outputs) < known)
 
     def adapt(carry: _Classes, eta: Array, y: Array, trust: Array, kept: Any = 1.0) -> _Classes:
         here = (trust[:, None] > 0) & _shown(y, eta.shape)
