@@ -139,6 +139,7 @@ def test_new_weights_have_the_priors_mean_and_precision_and_learn():
     assert np.sqrt(np.mean((mean - xs[:, 1:]) ** 2)) < 0.3
 
 
+@pytest.mark.slow
 def test_a_class_that_was_never_seen_has_no_probability_and_then_some():
     learner = bs.lofi(bs.models.mlp([2, 4]), bs.likelihoods.adaptive_categorical(), rank=3)
     state = learnt(learner, learner.init(jax.random.key(0)), (XS, CLASSES))
@@ -174,6 +175,7 @@ def grown(method, sizes, *, fan_in=2, after=None):
     return bs.grow(small, state, bs.make(after or method, large, noise), jax.random.key(1))
 
 
+@pytest.mark.slow
 def test_the_scores_of_classes_seen_so_far_are_those_of_categorical():
     """Log density, score, B and v of three outputs, of which two are in use, are those of two."""
     two, adaptive = bs.likelihoods.categorical(), bs.likelihoods.adaptive_categorical()

@@ -175,7 +175,8 @@ def test_scikit_learn_accepts_it_where_arrays_are_dispatched():
 QUICK = {"check_fit_score_takes_y", "check_estimators_pickle", "check_dict_unchanged"}
 
 
-@pytest.mark.parametrize("made", [regressor, pytest.param(classifier, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("made", [regressor, classifier])
 def test_a_handful_of_scikit_learns_checks_pass(made):
     done = set()
     for estimator, check in estimator_checks_generator(made()):

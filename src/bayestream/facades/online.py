@@ -134,9 +134,8 @@ class Online:
     >>> online = Online(settings("regression", method="lofi", hidden=5, rank=2, noise=None,
     ...                          options=None), seed=0)
     >>> online.make_room(inputs=2)
-    >>> online.learn(np.ones(2, np.float32), 1.0)
     >>> online.make_room(inputs=3)
-    >>> online.size.inputs, online.mean(np.array([1, 1, 0, 0], np.float32)).shape
+    >>> online.size.inputs, online.mean(np.ones(4, np.float32)).shape
     (4, ())
     """
 

@@ -184,9 +184,6 @@ class BayesNetClassifier(_Shell, base.MiniBatchClassifier):
     ...     model.learn_one({"size": size}, kind)
     >>> model.predict_one({"size": 40})
     'dog'
-    >>> model.learn_one({"size": 5000, "trunk": True}, "elephant")
-    >>> sorted(model.predict_proba_one({"size": 40}))
-    ['dog', 'elephant', 'mouse']
     """
 
     _task = "classification"
