@@ -1,5 +1,6 @@
 """Scikit-learn's interface over our learners."""
 
+import importlib
 import os
 import pickle
 import subprocess
@@ -63,7 +64,6 @@ def test_a_weight_of_two_is_the_row_twice_wherever_it_stands():
     assert np.abs(classifier().fit(X, LABELS).predict_proba(X) - weighted).max() > 1e-3
 
 
-@pytest.mark.slow
 def test_partial_fit_goes_on_in_order_and_counts_weights_too():
     weights = RNG.integers(0, 3, size=40).astype(float)
     weighted, repeated = (classifier().partial_fit(X[:50], LABELS[:50]) for _ in range(2))
@@ -138,6 +138,15 @@ def test_a_pickle_goes_on_as_the_model_does_and_a_clone_begins_anew(fitted):
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
     assert not hasattr(clone(fitted), "_online")
+
+
+@pytest.mark.parametrize(("library", "module"), [("sklearn", "sklearn.base"), ("river", "river")])
+def test_a_library_that_is_not_installed_is_named_with_its_extra(library, module, monkeypatch):
+    name = f"bayestream.facades.{library}"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"^{name} needs .*: pip install 'bayestream\[{library}"):
+        importlib.import_module(name)
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ class _Shell(base.Estimator):
         seed: int = 0,
     ) -> None:
         check_whole("max_inputs", max_inputs, 1)
+        check_whole("seed", seed, 0)
         self.hidden, self.method, self.rank = hidden, method, rank
         self.options, self.max_inputs, self.seed = options, max_inputs, seed
         self._features = Features(limit=max_inputs)
