@@ -165,6 +165,12 @@ class Online:
         """The learner's state; the next example that is learnt deletes it."""
         return self._state
 
+    def has_room(self, *, inputs: int, classes: int = 1) -> bool:
+        """Whether it need not grow for so many inputs and classes."""
+        if self.size is None:
+            return False
+        return inputs <= self.size.inputs and classes <= self.size.outputs
+
     def make_room(self, *, inputs: int, classes: int = 1) -> None:
         """Begin, or grow, so that there are so many inputs and classes."""
         if self.size is None:
@@ -172,7 +178,7 @@ class Online:
             several = self.settings.task == "classification"
             self.size = Size(begin, max(classes, 2) if several else 1, begin)
             self._state = self.compiled.learner.init(jax.random.key(self.seed))
-        if inputs <= self.size.inputs and classes <= self.size.outputs:
+        if self.has_room(inputs=inputs, classes=classes):
             return
         before, size = self.compiled.learner, self.size
         self.size = size._replace(
@@ -186,7 +192,9 @@ class Online:
 
     def learn(self, x: NDArray[np.float32], y: float) -> None:
         """From one example, as long as the network's inputs; a y of NaN lets time pass."""
-        self._state = self.compiled.learn(self._state, x, _target(y), self.seed, self.steps)
+        # NumPy's numbers go into a program a good deal faster than Python's.
+        numbers = _target(y), np.int32(self.seed), np.int32(self.steps)
+        self._state = self.compiled.learn(self._state, x, *numbers)
         self.steps += 1
 
     def learn_all(
@@ -203,9 +211,9 @@ class Online:
                 np.pad(rows, ((0, spare), (0, 0))),
                 np.pad(targets, (0, spare)),
                 np.pad(powers[first : first + _TOGETHER].astype(np.float32), (0, spare)),
-                len(rows),
-                self.seed,
-                self.steps,
+                np.int32(len(rows)),
+                np.int32(self.seed),
+                np.int32(self.steps),
             )
             self.steps += len(rows)
 

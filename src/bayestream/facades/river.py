@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -65,11 +65,40 @@ class _Shell(base.Estimator):
     def _noise(self) -> float | None:
         return None
 
-    def _learn_row(self, x: Row, classes: int = 1) -> NDArray[np.float32]:
-        """The row in numbers, and room for them."""
-        found = self._features.learn(x)
-        self._online.make_room(inputs=len(found), classes=classes)
-        return _padded(found, self._inputs)
+    def _learn(self, rows: Iterable[Row], ys: Iterable[Any]) -> None:
+        """One after another, in blocks between which the network grows."""
+        encoded: list[NDArray[np.float32]] = []
+        labels: list[float] = []
+
+        def learn() -> None:
+            if encoded:
+                xs = np.stack([_padded(x, self._inputs) for x in encoded])
+                self._online.learn_all(xs, np.array(labels))
+                encoded.clear()
+                labels.clear()
+
+        for row, y in zip(rows, ys, strict=True):
+            label = self._label(y)
+            x = self._features.learn(row)
+            if not self._online.has_room(inputs=len(x), classes=self._outputs):
+                learn()
+                self._online.make_room(inputs=len(x), classes=self._outputs)
+            encoded.append(x)
+            labels.append(label)
+        learn()
+
+    def _learn_one(self, x: Row, y: Any) -> None:
+        label = self._label(y)
+        row = self._features.learn(x)
+        self._online.make_room(inputs=len(row), classes=self._outputs)
+        self._online.learn(_padded(row, self._inputs), label)
+
+    def _label(self, y: Any) -> float:
+        raise NotImplementedError
+
+    @property
+    def _outputs(self) -> int:
+        return 1
 
     def _read(self, x: Row) -> NDArray[np.float32]:
         return self._features.read(x, size=self._inputs)
@@ -77,11 +106,6 @@ class _Shell(base.Estimator):
     @property
     def _inputs(self) -> int:
         return 0 if self._online.size is None else self._online.size.inputs
-
-    def _learn_rows(self, encoded: Sequence[NDArray[np.float32]], ys: Sequence[float]) -> None:
-        if encoded:
-            xs = np.stack([_padded(x, self._inputs) for x in encoded])
-            self._online.learn_all(xs, np.array(ys))
 
     def _read_rows(self, frame: Any) -> NDArray[np.float32]:
         rows = [self._read(row) for row in frames.rows(frame)]
@@ -133,13 +157,11 @@ class BayesNetRegressor(_Shell, base.MiniBatchRegressor):
 
     def learn_one(self, x: Row, y: Any) -> None:
         """Learn from one example; a y of None or NaN is one that is missing."""
-        row = self._learn_row(x)
-        self._online.learn(row, self._label(y))
+        self._learn_one(x, y)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a frame, one after another."""
-        encoded = [self._learn_row(row) for row in frames.rows(X)]
-        self._learn_rows(encoded, [self._label(value) for value in y])
+        self._learn(frames.rows(X), y)
 
     def predict_one(self, x: Row, with_dist: bool = False) -> Any:
         """The mean of the forecast, or all of it; 0 before there was an example."""
@@ -205,19 +227,17 @@ class BayesNetClassifier(_Shell, base.MiniBatchClassifier):
     def _multiclass(self) -> bool:
         return True
 
+    @property
+    def _outputs(self) -> int:
+        return len(self._classes)
+
     def learn_one(self, x: Row, y: Any) -> None:
         """Learn from one example; a y of None is one that is missing."""
-        label = self._label(y)
-        self._online.learn(self._learn_row(x, len(self._classes)), label)
+        self._learn_one(x, y)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a frame, one after another."""
-        encoded: list[NDArray[np.float32]] = []
-        labels: list[float] = []
-        for row, value in zip(frames.rows(X), y, strict=True):
-            labels.append(self._label(value))
-            encoded.append(self._learn_row(row, len(self._classes)))
-        self._learn_rows(encoded, labels)
+        self._learn(frames.rows(X), y)
 
     def predict_proba_one(self, x: Row, **kwargs: Any) -> dict[Any, float]:
         """The probability of each class seen so far."""
