@@ -6,16 +6,19 @@ BIN    := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 export BAYESTREAM_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test test-all test-native lint bench compare docs-figures clean
+.PHONY: demo test quick test-all test-native lint bench compare docs-figures clean
 
 demo: $(VENV)/.use
 	$(BIN)/bayestream demo --out out
+
+test: $(VENV)/.work
+	$(MAKE) -j 2 lint quick
 
 # Most of a test's time is compilation: tests share what they compile, and the quick run asks XLA to
 # hurry (its older code generator takes half the time); `test-all` does not.
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(abspath out/compiled) \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
-test: $(VENV)/.work lint
+quick: $(VENV)/.work
 	$(COMPILED) XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" \
 	  $(BIN)/python -m pytest -q -n 2 -m "not slow"
 

@@ -180,6 +180,7 @@ def _lax_lenet(params, x):
     return jnp.tanh(image.reshape(-1) @ first + first_bias) @ last + last_bias
 
 
+@pytest.mark.slow
 def test_lenets_derivatives_are_those_of_xlas_own_convolution():
     rng = np.random.default_rng(3)
     model = lenet(inputs=(9, 12, 2), outputs=3, channels=(4, 5), hidden=6, activation=jnp.tanh)

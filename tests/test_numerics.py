@@ -63,6 +63,7 @@ def test_float32_follows_float64_over_a_thousand_steps(method):
     )
 
 
+@pytest.mark.slow
 def test_confident_mistakes_in_float32_move_the_mean_by_a_finite_step():
     """Saturated probabilities: logits some hundreds apart, and the label says otherwise."""
     model = bs.models.mlp([2, 3])

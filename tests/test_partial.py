@@ -125,6 +125,7 @@ def test_an_output_that_is_never_seen_is_never_learnt(method):
     assert np.all(before[:, ::2] != after[:, ::2])
 
 
+@pytest.mark.slow
 def test_forecasts_and_scores_are_of_what_was_seen():
     covariance = np.stack([FULL, 2 * FULL])
     mean = RNG.normal(size=(2, 3))
@@ -179,6 +180,7 @@ def test_noise_is_learnt_from_what_was_seen():
     np.testing.assert_allclose(one.square, of_three.square, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_in_evaluation_a_part_counts_and_nothing_does_not():
     learner = bs.fcekf(MODEL, bs.likelihoods.gaussian(FULL), line_search=None)
     results = bs.evaluate.prequential(
@@ -259,7 +261,7 @@ ONE = {
 }
 
 
-@pytest.mark.parametrize("name", [*map(seldom, [*ONE][:-2]), *[*ONE][-2:]])
+@pytest.mark.parametrize("name", [*map(seldom, [*ONE][:-1]), [*ONE][-1]])
 def test_one_row_for_the_one_number_seen_gives_the_same_belief(name):
     likelihood, value = ONE[name]
     y = jnp.array([NAN, value, NAN])

@@ -37,6 +37,7 @@ def forecasts(out):
     return list(csv.DictReader((out / "forecasts.csv").open()))
 
 
+@pytest.mark.slow
 def test_semicolons_and_decimal_commas_change_no_forecast(tmp_path):
     plain = written(numbers())
     european = plain.replace(",", ";").replace(".", ",")

@@ -103,12 +103,9 @@ def test_a_number_that_is_known_is_still_checked_and_so_is_a_shape_that_is_not()
 
 @pytest.mark.parametrize(
     ("name", "kernels"),
-    [("drift", "native")]
-    + [
-        pytest.param(name, kernels, marks=pytest.mark.slow)
-        for name, kernels in (("drift", "jax"), ("prior_precision", "native"), ("noise", "native"))
-    ],
+    [("drift", "native"), ("drift", "jax"), ("prior_precision", "native"), ("noise", "native")],
 )
+@pytest.mark.slow
 def test_gradients_of_a_forecasts_loss_agree_with_finite_differences(name, kernels, monkeypatch):
     """Of the prequential NLPD, in the logarithm of a setting; rank 3 drops something each step."""
     monkeypatch.setenv("BAYESTREAM_KERNELS", kernels)

@@ -460,7 +460,8 @@ def test_decay_without_a_drift_keeps_the_prior(method):
         assert_near(covariance, np.eye(problem.model.size) / FIRM)
 
 
-@pytest.mark.parametrize("method", ["lofi", seldom("fcekf"), seldom("lofi_spherical")])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["lofi", "fcekf", "lofi_spherical"])
 def test_decay_without_a_drift_is_the_papers_about_the_first_weights(method):
     problem = PROBLEMS["regression"]()
     first = problem.model.init(jax.random.key(0))

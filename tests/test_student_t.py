@@ -287,6 +287,7 @@ def test_linearized_is_within_the_stated_loss_of_the_exact_convolution():
         assert loss < min(stated, of_same_variance)
 
 
+@pytest.mark.slow
 def test_outliers_spoil_a_regression_less_than_with_gaussian_noise():
     rng = np.random.default_rng(2)
     xs = rng.uniform(-2, 2, (600, 1))

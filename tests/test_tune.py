@@ -216,6 +216,7 @@ def test_what_is_declared_can_be_fixed_and_printed():
         tuned_with(ones, "lofi", known=[{"rank": 3}])
 
 
+@pytest.mark.slow
 def test_trials_together_have_the_values_they_have_alone(monkeypatch):
     """However many run at once; also where labels come late, and they run one by one."""
     numbers = {"prior_precision": jnp.array([0.5, 3.0, 20.0]), "noise": jnp.array([0.1, 0.2, 0.1])}

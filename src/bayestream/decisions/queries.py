@@ -41,8 +41,9 @@ def bald(*, samples: int = 64, temperature: float = 1.0) -> Query:
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([1, 3]), bs.likelihoods.categorical(), rank=3)
     >>> state = learner.init(jax.random.key(0))
+    >>> update = jax.jit(learner.update)
     >>> for _ in range(20):  # at x = 1 the label is always 2; of x = −1 nothing is known
-    ...     state = learner.update(state, jnp.ones(1), jnp.array(2))
+    ...     state = update(state, jnp.ones(1), jnp.array(2))
     >>> seen, unseen = bald()(learner, state, jnp.array([[1.0], [-1.0]]), jax.random.key(1))
     >>> bool(unseen > seen)
     True
