@@ -217,8 +217,8 @@ class BayesNetClassifier(ClassifierMixin, _Shell):
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities (rows, classes), in the order of `classes_`."""
-        found = self._online.mean_of_all(self._read(X)).astype(np.float64)
-        found = found[:, np.argsort(self._known)]
+        rows = self._read(X)
+        found = self._online.mean_of_all(rows).astype(np.float64)[:, np.argsort(self._known)]
         return found / found.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> NDArray[Any]:
