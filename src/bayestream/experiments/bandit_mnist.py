@@ -191,8 +191,9 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 
 def _draw_rewards(results: Results, path: Path) -> Path:
-    figure = pictures.figure(figsize=(9, 3.8))
-    left, right = figure.subplots(1, 2, sharey=True)
+    timed = bool(len(results.where(world=TIMED)))
+    figure = pictures.figure(figsize=(12 if timed else 8, 3.8))
+    left, *others = figure.subplots(1, 2 if timed else 1, sharey=True, squeeze=False)[0]
     kinds = [*(f"lofi-{{}} {name}" for name in SHOWN), "sgd-{} ε-greedy"]
     for place, kind in enumerate(kinds):
         found = {m: _earned(results, MNIST, kind.format(m)) for m in MEMORIES}
@@ -205,16 +206,19 @@ def _draw_rewards(results: Results, path: Path) -> Path:
         if kind in PUBLIC:
             left.plot(MEMORIES, [*PUBLIC[kind].values()], "x", color=look["color"])
         times = [1e3 * _seconds(results, kind.format(m)) for m in known]
-        right.errorbar(times, means, errors, marker="o", ms=4, capsize=3, **look)
+        for right in others:
+            right.errorbar(times, means, errors, marker="o", ms=4, capsize=3, **look)
     for place, line in enumerate(OURS, len(kinds)):
         if found := _earned(results, MNIST, line):
-            look = pictures.look(place)
-            for ax, x in ((left, 10), (right, 1e3 * _seconds(results, line))):
-                ax.errorbar([x], found[0], found[1], marker="D", label=line, **look)
+            look, spent = pictures.look(place), 1e3 * _seconds(results, line)
+            left.errorbar([10], found[0], found[1], marker="D", label=line, **look)
+            for right in others:
+                right.errorbar([spent], found[0], found[1], marker="D", **look)
     left.set(xlabel="memory (rank, or examples replayed)", ylabel="total reward of 8,000")
     left.set_title("mean and standard error; ×: the public runs", fontsize=9)
-    left.legend(frameon=False, fontsize=7)
-    right.set(xlabel="milliseconds a step", xscale="log")
+    for right in others:
+        right.set(xlabel="milliseconds a step", xscale="log")
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return pictures.save(figure, path)
 
 
@@ -236,7 +240,7 @@ def _draw_recovery(results: Results, path: Path) -> Path:
 
 
 def _as_public(kind: str, memory: int) -> Callable[[Results], Judgement | None]:
-    """At least 97% of what the public run earned; one run, so its own error is not known."""
+    """At least 97% of what the public runs earned, whose own error is not known."""
 
     def judge(results: Results) -> Judgement | None:
         found = _earned(results, MNIST, kind.format(memory))
@@ -259,7 +263,8 @@ EXPERIMENT = Experiment(
     "with a Gaussian model of the chosen arm's reward, as in the research code; and ours: arms as "
     "classes of which one pays, without exploration, with one setting or four that are averaged, "
     "and HiLoFi. Then once more with arms that "
-    "change places halfway. The public runs are single ones, so 97% of their reward is enough.",
+    "change places halfway. The public runs begin with one set of weights, ours "
+    "with five; 97% of their reward is enough.",
     series,
     trial,
     draw,

@@ -65,7 +65,7 @@ def write(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> Path
         claims = [(claim, claim.judge(found)) for claim in experiment.claims]
         judged += [(claim, verdict) for claim, verdict in claims if verdict is not None]
         pictures = experiment.draw(found, folder / "figures" / experiment.id)
-        tables = experiment.tables(found)
+        tables = {name: rows for name, rows in experiment.tables(found).items() if rows}
         for name, rows in tables.items():
             _save(rows, folder / "tables" / f"{experiment.id}-{name}.csv")
         trials = Counter(len(set(found.where(method=m)["trial"])) for m in found.unique("method"))
