@@ -134,12 +134,12 @@ def mix(factor: Array, G: Rows, weights: Array) -> Array:
 
 def covariance_times(belief: DLRGaussian, vectors: Array) -> Array:
     """Σ v by the Woodbury identity, for v (P,) or each row of (n, P)."""
-    return (vectors - _weights(belief, vectors) @ belief.factor) / belief.diag
+    return _spread(belief, vectors)[0]
 
 
 def covariance_between(belief: DLRGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P), as Σ = Σ Υ Σ + (Wᵀ Σ)ᵀ (Wᵀ Σ): positive, also where Σ J cancels."""
-    spread, weights = covariance_times(belief, J), _weights(belief, J)
+    spread, weights = _spread(belief, J)
     return (spread * belief.diag) @ spread.T + weights @ weights.T
 
 
@@ -212,12 +212,13 @@ def to_dense(belief: DLRGaussian) -> dense.DenseGaussian:
     return dense.DenseGaussian(belief.mean, jnp.linalg.inv(precision))
 
 
-def _weights(belief: DLRGaussian, vectors: Array) -> Array:
-    """(I + Wᵀ Υ⁻¹ W)⁻¹ Wᵀ Υ⁻¹ v, for v (P,) or each row of (n, P)."""
+def _spread(belief: DLRGaussian, vectors: Array) -> tuple[Array, Array]:
+    """Σ v and Wᵀ Σ v = (I + Wᵀ Υ⁻¹ W)⁻¹ Wᵀ Υ⁻¹ v, for v (P,) or each row of (n, P)."""
     _, upsilon, W = belief
     across = products(W, jnp.atleast_2d(vectors), 1 / upsilon)
-    found = solve_identity_plus(products(W, W, 1 / upsilon), across).T
-    return found.reshape(*vectors.shape[:-1], len(W))
+    weights = solve_identity_plus(products(W, W, 1 / upsilon), across).T
+    weights = weights.reshape(*vectors.shape[:-1], len(W))
+    return (vectors - weights @ W) / upsilon, weights
 
 
 def _mahalanobis(belief: DLRGaussian, offset: Array) -> Array:
