@@ -291,6 +291,10 @@ def test_learning_curves_have_a_row_for_every_test_and_bald_learns_more_than_ran
         (lambda: pooled(together=0), "together must be a whole number, 1 or above, got 0."),
         (lambda: pooled(query=lambda *_: jnp.zeros(3)), "query must give a score for each of 60"),
         (lambda: pooled(label=lambda at: np.zeros(9)), r"label must have shape \(1,\)"),
+        (
+            lambda: pooled(inputs=np.full((60, 2), np.nan)),
+            "inputs must be finite, got one .* at 0.",
+        ),
         (lambda: pooled(candidates=1, together=2), "candidates must be a whole number, 2 or"),
         (
             lambda: bs.queries.bald()(*point(bs.likelihoods.categorical()), X, KEY),
@@ -311,9 +315,9 @@ def test_what_does_not_fit_is_refused_in_a_sentence(call, message):
         call()
 
 
-def pooled(label=None, **options):
+def pooled(label=None, inputs=MOONS.examples.x, **options):
     options = {"query": bs.queries.random(), "budget": 5, "key": KEY, **options}
-    return bs.active.pool(CLASSIFIER, FIRST, MOONS.examples.x, label or labels_of(MOONS), **options)
+    return bs.active.pool(CLASSIFIER, FIRST, inputs, label or labels_of(MOONS), **options)
 
 
 def point(likelihood):

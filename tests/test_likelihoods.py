@@ -16,6 +16,7 @@ from bayestream.likelihoods import (
     from_log_density,
     gaussian,
     poisson,
+    tempered,
 )
 from bayestream.types import EvolvingLikelihood
 
@@ -305,3 +306,8 @@ def test_noise_that_is_no_covariance_is_refused(make, noise):
 def test_adaptive_gaussian_names_the_argument_it_refuses(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         adaptive_gaussian(**bad)
+
+
+def test_a_negative_power_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="power must be a number that is not negative"):
+        tempered(bernoulli(), -1.0)

@@ -146,6 +146,9 @@ def rounds(
     check_budget(budget, len(inputs))
     check_whole("together", together, 1)
     check_whole("first", first, 0)
+    finite = np.isfinite(np.asarray(inputs)).reshape(len(inputs), -1).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"inputs must be finite, got one that is not at {np.argmin(finite)}.")
     inputs = jnp.asarray(inputs)
     asked = np.zeros(0, int)
     begin = random()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
+from bayestream.checks import check_non_negative
 from bayestream.types import Array, EvolvingLikelihood, Likelihood
 
 Kind = TypeVar("Kind", Likelihood, EvolvingLikelihood)
@@ -24,6 +25,7 @@ def tempered(likelihood: Kind, power: Any) -> Kind:
     >>> half.score(jnp.zeros(1), jnp.ones(1)).tolist(), half.covariance(jnp.zeros(1)).tolist()
     ([0.5], [[1.0]])
     """
+    check_non_negative("power", power)
     if isinstance(likelihood, EvolvingLikelihood):
         evolving = likelihood
 
