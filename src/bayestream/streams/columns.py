@@ -26,6 +26,9 @@ _FAULTY = 0.1  # of a column of numbers or dates, so many cells may be something
 _MOST_SLOTS = 100  # unless more are asked for: each is a row of weights
 KEYS = 20  # as many different names, nearly one a row, are keys
 _CODES = re.compile(r"0\d+")
+_KEY_NAMES = re.compile(r"(?i:(?:^|[^a-z])(?:id|no|nr|number|key|index|idx)\.?$)|[a-z]I[dD]$")
+_CLOCK_NAMES = re.compile(r"time|date|epoch|unix|stamp|(?:^|_)ts$", re.IGNORECASE)
+_CLOCK = (946_684_800, 4_102_444_800)  # 2000 to 2100, in seconds since 1970
 
 
 class Wishes(NamedTuple):
@@ -101,6 +104,11 @@ def column(name: str, head: Head, wishes: Wishes, *, day_first: bool = False) ->
     odd = [value for value, style in cells if not is_number(value, style)]
     codes = _codes([value for value, _ in cells])
     if few(odd, cells) and not codes:
+        if _is_key(name, cells):
+            why = f"{len(cells)} numbers in as many rows, and named as keys are"
+            return Column(name, "left out", f"{why}; --numeric {name} to use it")
+        if _is_clock(name, cells):
+            return Column(name, "date", f"seconds since 1970, {_like(cells, odd)}", order="ymd")
         return Column(name, "numeric", said_with(_like(cells, odd), missing, odd, "no number"))
     order, doubt = order_of([value for value, _ in cells], day_first)
     if order:
@@ -198,6 +206,19 @@ def said_with(why: str, missing: int, odd: Sequence[Any], what: str) -> str:
         verb = "is" if len(odd) == 1 else "are"
         parts.append(f"{len(odd)} {verb} {what}, as {str(odd[0])[:20]!r}")
     return ", ".join(parts)
+
+
+def _is_key(name: str, cells: Sequence[tuple[Any, NumberStyle]]) -> bool:
+    """Whether these numbers only tell rows apart: each comes once, and the name says so."""
+    numbers = [finite(*cell) for cell in cells]
+    return len(cells) > KEYS and len({*numbers}) == len(cells) and bool(_KEY_NAMES.search(name))
+
+
+def _is_clock(name: str, cells: Sequence[tuple[Any, NumberStyle]]) -> bool:
+    """Whether these are seconds or milliseconds of this century, and the name says so."""
+    numbers = [number for cell in cells if (number := finite(*cell)) is not None]
+    clock = all(_CLOCK[0] < (n / 1000 if n > 1e11 else n) < _CLOCK[1] for n in numbers)
+    return clock and bool(_CLOCK_NAMES.search(name))
 
 
 def _codes(values: Sequence[Any]) -> bool:

@@ -208,8 +208,8 @@ def _title(dialect: Dialect, lines: Sequence[str]) -> int:
     width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 1
     if width < 2 or len(rows) < 3:
         return 0
-    for number, line in enumerate(lines[:20]):
-        (row,) = _parsed(dialect, [line])[:1] or [[]]
+    for number in range(min(20, len(lines))):
+        (row,) = _parsed(dialect, lines[number : number + 20])[:1] or [[]]
         filled = sum(map(bool, row))
         if filled > 1 or (filled and width == 2 and len(row) == 2):
             return number

@@ -19,6 +19,9 @@ _FOREIGN = {
     b"PAR1": "a Parquet file; let its name end in .parquet",
     b"%PDF": "a PDF file; save the table as CSV",
     b"SQLite": "a database; save the table as CSV",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"GIF8": "a picture",
 }
 _NAMES = {"utf-8-sig": "UTF-8", "utf-8": "UTF-8", "cp1252": "Windows-1252"}
 

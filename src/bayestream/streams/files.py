@@ -9,7 +9,7 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -23,6 +23,7 @@ Values = Mapping[str, Any]
 HEAD = 300  # rows that decide what the columns are
 _BYTES = 1 << 18  # of a file's beginning, at most
 _REPLACED = "\ufffd"  # what a decoder puts where bytes mean nothing
+_TOTALS = ("total", "totals", "grand total", "sum", "gesamt", "summe", "totaux", "somme")
 _CUT_OFF = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -53,9 +54,9 @@ def read(source: str | Path, how: How | None = None) -> Iterator[Row]:
     r"""The rows of a file, of every file of a folder in the order of their names, or of "-".
 
     The kind is told from the name: .csv, .tsv, .data, .jsonl, .ndjson, each also with .gz, or
-    .parquet; a file that is named itself may also end in .txt or .dat. Standard input holds JSON
-    lines if it begins with a brace, else separated values, whose separator, quotes, numbers, header
-    and encoding are told from the first lines of each file.
+    .parquet; a file that is named itself may also end in .txt, .dat or .psv. Standard input holds
+    JSON lines if it begins with a brace, else separated values, whose separator, quotes, numbers,
+    header and encoding are told from the first lines of each file.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "two.csv"
@@ -146,6 +147,7 @@ _READERS: dict[str, Callable[[Path, How], Iterator[Row]]] = {
     ".parquet": _read_parquet,
     ".txt": _read_separated,
     ".dat": _read_separated,
+    ".psv": _read_separated,
 }
 _IN_FOLDERS = (".csv", ".tsv", ".data", ".jsonl", ".ndjson", ".parquet")  # .txt may be notes
 
@@ -243,10 +245,21 @@ def _rows(dialect: Dialect, lines: Iterator[str], name: str) -> Iterator[Row]:
             whole = "header" if dialect.header else "first line"
             problem = f"has {len(fields)} {noun} where the {whole} has {len(names)}"
             yield Row(place, None, problem)
+        elif problem := _no_row(fields, names if dialect.header else ()):
+            yield Row(place, None, problem)
         elif any(_REPLACED in field for field in fields):
             yield Row(place, None, f"is not {encoding_name(dialect.encoding)}")
         else:
             yield Row(place, dict(zip(names, fields, strict=True)), "", dialect.numbers, True)
+
+
+def _no_row(fields: list[str], names: Sequence[str]) -> str:
+    """What a line is that people put between rows or below them; empty if it is a row."""
+    cells = [field.strip() for field in fields]
+    if tuple(cells) == names:
+        return "repeats the header"
+    total = next(filter(None, cells)).rstrip(":").lower() in _TOTALS
+    return "is a line of totals" if total and "" in cells else ""
 
 
 def _mended(error: str) -> str:

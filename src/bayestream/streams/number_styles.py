@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bayestream.streams.values import NumberStyle, fields_of, moment_of, number_of
+from bayestream.streams.values import MONEY, NumberStyle, fields_of, grouped, moment_of, number_of
 
-_COMMA = re.compile(r"[-+\u2212$€£ ]*\d+,\d+[%€ ]*")
+_BEFORE, _AFTER = rf"[-+(\u2212{MONEY} ]*", rf"[%){MONEY} ]*"
+_COMMA = re.compile(rf"{_BEFORE}\d+,\d+{_AFTER}")
 _GROUPS = {
-    mark: re.compile(
-        rf"[-+\u2212$€£ ]*\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?P<rest>[.,]\d+)?[%€ ]*"
-    )
-    for mark in ",."
+    mark: re.compile(rf"{_BEFORE}{grouped(mark)}(?P<rest>[.,]\d+)?{_AFTER}") for mark in ",."
 }
 
 

@@ -15,7 +15,8 @@ _SPREADSHEETS = ("#n/a", "#null!", "#value!", "#div/0!", "#ref!", "#name?", "#nu
 _WORDS = ("na", "n/a", "n.a.", "<na>", "nan", "nat", "null", "(null)", "none", "nil", "\\n")
 MISSING = frozenset(["", "?", ".", *_DASHES, *_SPREADSHEETS, *_WORDS])
 HUGE = 1e100  # the square of a number must be one
-_AFFIXES = "$€£¥% \u00a0\u202f"  # money and percentages are numbers as well
+MONEY = "$€£¥₹"
+_AFFIXES = f"{MONEY}% \u00a0\u202f"  # money and percentages are numbers as well
 _SPACES = re.compile(r"(?<=\d)[ \u00a0\u202f'\u2019](?=\d{3}(?!\d))")  # between thousands
 _UNREADABLE = (AttributeError, OverflowError, TypeError, ValueError)
 
@@ -100,17 +101,27 @@ def _number(text: str, style: NumberStyle) -> float:
             pass
     if "_" in text:
         raise ValueError
-    sign = -1.0 if text.startswith(("-", "\u2212")) else 1.0
+    owed = text.startswith("(") and text.endswith(")")  # as accountants write what is lost
+    text = text[1:-1].strip() if owed else text
+    sign = -1.0 if owed or text.startswith(("-", "\u2212")) else 1.0
     text = text.removeprefix("-").removeprefix("\u2212").strip(_AFFIXES)
     text = _SPACES.sub("", text).replace("\u2212", "-")
     decimal, thousands = style
-    if thousands and re.fullmatch(
-        rf"-?\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+(?:{re.escape(decimal)}\d*)?", text
-    ):
+    if thousands and re.fullmatch(rf"-?{grouped(thousands)}(?:{re.escape(decimal)}\d*)?", text):
         text = text.replace(thousands, "")
     if decimal != "." and text.count(decimal) == 1 and "." not in text:
         text = text.replace(decimal, ".")
     return sign * float(text)
+
+
+def grouped(mark: str) -> str:
+    """A pattern of whole numbers with a mark between thousands, or as in India: 12,34,567.
+
+    >>> [bool(re.fullmatch(grouped(","), text)) for text in ("1,234", "12,34,567", "12,34")]
+    [True, True, False]
+    """
+    mark = re.escape(mark)
+    return rf"\d{{1,3}}(?:{mark}\d{{2,3}})*{mark}\d{{3}}"
 
 
 def moment_of(value: Any, order: str = "ymd") -> float | None:
