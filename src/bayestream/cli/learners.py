@@ -148,7 +148,7 @@ def built(
 ) -> Estimator:
     """The estimator of these settings, over a network of these sizes."""
     if chosen.method == SELF_TUNING:
-        return self_tuning(sizes, believed, **{"fan_in": fan_in, **chosen.options})
+        return self_tuning(sizes, believed, fan_in=fan_in, **chosen.options)
     space = estimators.SPACES.get(chosen.method, {})
     model = models.mlp(sizes, fan_in=fan_in)
     return tune.build(chosen.method, model, believed, {}, space, chosen.options)

@@ -171,9 +171,11 @@ class _Forecasts:
     def of(self, rows: Sequence[Encoded], source: Source) -> Records:
         """Each row's forecast depends on no other row."""
         sizes = np.array([row.x.size for row in rows])
-        places = [np.flatnonzero(sizes == inputs) for inputs in np.unique(sizes)]
-        parts = [self._of_one_size([rows[place] for place in each], source) for each in places]
-        order = np.argsort(np.concatenate(places))
+        parts = [
+            self._of_one_size([row for row in rows if row.x.size == inputs], source)
+            for inputs in np.unique(sizes)
+        ]
+        order = np.argsort(np.argsort(sizes, kind="stable"))
         return Records(jax.tree.map(lambda *each: np.concatenate(each)[order], *parts))
 
     def _of_one_size(self, rows: Sequence[Encoded], source: Source) -> Any:

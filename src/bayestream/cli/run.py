@@ -118,8 +118,8 @@ def run(
         data, target=target, task=task, reading=reading, limit=limit, plan=saved.plan, grow=grows
     )
     sizes = learners.layers(source, hidden)
-    about = {"learner": chosen._asdict(), "began": sizes if source.grows else None}
-    make = partial(learners.learner, source, chosen=chosen, began=about["began"])
+    began = sizes if source.grows else None
+    make = partial(learners.learner, source, chosen=chosen, began=began)
     belief = Growing(make, saved.sizes or sizes, seed=seed)
     console = Screen()
     console.lines(source.said())
@@ -129,11 +129,15 @@ def run(
         f"of {outputs} output{'s' if outputs > 1 else ''}"
     )
     if not grows and source.plan is not None:
-        console.print(f"{chosen.method} cannot grow: what finds no room will be told at the end")
+        console.print(
+            f"a network of {chosen.method} cannot grow: categories that find no room share an "
+            "input, and rows of classes that find none are left out",
+            soft_wrap=True,
+        )
     journal = journal_for(
         source, window, out, learners.drifts(chosen), level=level, kept=checkpoint
     )
-    saved.begin(belief, about, journal)
+    saved.begin(belief, {"learner": chosen._asdict(), "began": began}, journal)
     if saved.start:
         console.print(saved, soft_wrap=True, markup=False, highlight=False)
     rows = saved.rows(source)

@@ -103,12 +103,12 @@ class Labels:
         y = np.array([row.y for row in rows])
         known = ~np.isnan(y)
         label = np.where(known, y, 0).astype(int)
-        probabilities = values["probabilities"]
+        found = values["probabilities"]
         # A class that the network has no output for, which is not learnt from, has none.
-        lacking = max(0, label.max() + 1 - probabilities.shape[1])
-        probabilities = np.pad(probabilities, ((0, 0), (0, lacking)))
+        lacking = max(0, int(label.max()) + 1 - found.shape[1])
+        probabilities: NDArray[Any] = np.pad(found, ((0, 0), (0, lacking)))
         self.counts = np.pad(self.counts, (0, max(0, probabilities.shape[1] - len(self.counts))))
-        finite = np.isfinite(probabilities).all(axis=1)
+        finite = np.atleast_1d(np.isfinite(probabilities).all(axis=1))
         names = [*self._source.names]  # a row may name those before it alone
         best = probabilities.argmax(axis=1)
         lines = [
@@ -131,9 +131,9 @@ class Labels:
         surprise = np.where(known, surprise_of_classes(probabilities, label), np.nan)
         return Written(lines, _scored(losses, known), surprise)
 
-    def _columns(self, line: NDArray[Any]) -> Sequence[float]:
-        own = line[: self._shown]
-        return [*own, line[self._shown :].sum()] if self._more else own
+    def _columns(self, line: NDArray[Any]) -> list[float]:
+        later = [line[self._shown :].sum()] if self._more else []
+        return [*line[: self._shown], *later]
 
 
 def probabilities_of(labels: Sequence[str], outputs: int, *, more: bool = False) -> list[str]:

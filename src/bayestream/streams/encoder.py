@@ -96,18 +96,19 @@ class Encoder:
         self.outputs = classes if task == "classification" else 1
         self.classes: dict[str, int] = {}
         self._orders = {name: (orders or {}).get(name, "ymd") for name in columns.dates}
+        growing = dict(most or {})
         self._options = {
             "ignore": [*ignore],
             "slots": sizes,
             "classes": classes,
             "orders": self._orders,
-            "most": dict(most or {}),
+            "most": growing,
         }
-        self._most_classes = max(classes, self._options["most"].get(target, 0))
+        self._most_classes = max(classes, growing.get(target, 0))
         # Numbers first, then the seconds of dates; then what falls into cycles, then categories.
         self._numbers = {name: Statistics() for name in (*columns.numeric, *columns.dates)}
         first = len(self._numbers) + 2 * len(_CYCLES) * len(columns.dates)
-        self._slots = Slots(sizes, self._options["most"], first=first)
+        self._slots = Slots(sizes, growing, first=first)
         self.tally = Tally()  # what was odd about the rows so far
         self._labels = Statistics()
         self._known = {*self._numbers, *columns.categorical, target, *ignore}
