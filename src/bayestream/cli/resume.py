@@ -145,7 +145,7 @@ def newest(folder: Path) -> File:
 def run_notes(file: File) -> Mapping[str, Any]:
     """What `bayestream run` has saved beside the belief."""
     notes = file.header.get("notes")
-    if not isinstance(notes, dict) or not {"journal", "plan"} <= notes.keys():
+    if not isinstance(notes, dict) or not {"began", "journal", "plan"} <= notes.keys():
         raise ValueError(f"{file.path} must be a checkpoint of `bayestream run`, and is not.")
     return notes
 
