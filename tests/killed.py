@@ -4,7 +4,7 @@ A program of its own: it imports everything once and forks before JAX has a thre
 costs a second. Most lives end soon after their first checkpoint, some before it. Prints how many
 were killed, and how many runs they made up.
 
-    python killed.py library|cli FOLDER KILLS SEED
+    python killed.py library|cli|growing FOLDER KILLS SEED
 """
 
 import contextlib
@@ -61,13 +61,25 @@ def write_table(path: Path) -> None:
     path.write_text("\n".join(["size,colour,sold,y", *rows]) + "\n")
 
 
-def cli(folder: Path) -> None:
+def write_growing_table(path: Path) -> None:
+    """Categories and classes that keep coming."""
+    rng = np.random.default_rng(0)
+    place = rng.integers(1 + np.arange(STEPS) // 20)
+    rows = [f"{rng.normal():.3f},place {n},kind {n // 3}" for n in place]
+    path.write_text("\n".join(["size,place,y", *rows]) + "\n")
+
+
+def cli(folder: Path, table: str = "table.csv", *more: object) -> None:
     from bayestream.cli.main import application
 
-    call = ["run", "--data", folder.parent / "table.csv", "--target", "y", "--method", "lofi"]
+    call = ["run", "--data", folder.parent / table, "--target", "y", "--method", "lofi", *more]
     call += ["--hidden", 3, "--rank", 2, "--block", EVERY, "--out", folder / "out"]
     call += ["--checkpoint", folder / "saved", "--every", 2 * EVERY]
     application()([str(argument) for argument in call], standalone_mode=False)
+
+
+def growing(folder: Path) -> None:
+    cli(folder, "growing.csv", "--head", 50)
 
 
 def live(run: Callable[[Path], None], folder: Path, before: float, after: float) -> bool:
@@ -107,12 +119,13 @@ def _live(run: Callable[[Path], None], folder: Path, writer: int) -> None:
 
 
 def main(kind: str, folder: Path, kills: int, seed: int) -> None:
-    run = {"library": library, "cli": cli}[kind]
+    run = {"library": library, "cli": cli, "growing": growing}[kind]
     random.seed(seed)
     folder.mkdir()
     learner()  # imports, but begins nothing
     write_table(folder / "table.csv")
-    importlib.import_module("bayestream.cli.main" if kind == "cli" else "bayestream.running")
+    write_growing_table(folder / "growing.csv")
+    importlib.import_module("bayestream.running" if kind == "library" else "bayestream.cli.main")
     assert live(run, folder / "whole", 3600, 3600)
     killed, runs = 0, 0
     while killed < kills:

@@ -58,11 +58,17 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_belief_of_an_unbroke
 
 
 @pytest.mark.slow
-def test_the_command_line_when_killed_writes_every_row_once(tmp_path):
-    whole, *others = killed("cli", tmp_path / "runs", 60)
-    rows = list(csv.reader((whole / "out" / "forecasts.csv").open()))
-    assert len(rows) == 1 + 400 - 8
+@pytest.mark.parametrize(
+    ("kind", "rows", "files"),
+    [("cli", 400 - 8, ["out/skipped.csv"]), ("growing", 400, ["out/forecasts.json"])],
+)
+def test_the_command_line_when_killed_writes_every_row_once(tmp_path, kind, rows, files):
+    whole, *others = killed(kind, tmp_path / "runs", 60)
+    assert len(list(csv.reader((whole / "out" / "forecasts.csv").open()))) == 1 + rows
     for other in others:
-        for name in ("out/forecasts.csv", "out/skipped.csv", "saved/scores.f64"):
+        for name in ("out/forecasts.csv", "saved/scores.f64", *files):
             assert (other / name).read_bytes() == (whole / name).read_bytes()
         assert_same(last(whole), last(other))
+    sizes, began = (last(whole).header["notes"][name] for name in ("sizes", "began"))
+    grown = kind == "growing"
+    assert ([sizes[0] > 2 * began[0], sizes[-1] > began[-1]]) == [grown, grown]

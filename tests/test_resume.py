@@ -21,7 +21,7 @@ COUNT = 320
 
 
 def write_table(path):
-    """As spreadsheets of the Continent write them; some colours and a class come after the head."""
+    """As spreadsheets of the Continent write them; colours and classes keep coming."""
     rng = np.random.default_rng(0)
     size, age = rng.normal(3, 2, COUNT), rng.integers(20, 60, COUNT)
     colour = rng.choice(["red", "blue"], COUNT).tolist()
@@ -29,6 +29,7 @@ def write_table(path):
     sold = np.datetime64("2024-01-20") + np.arange(COUNT)
     kind = np.where(size + rng.normal(size=COUNT) > 3, "up", "down").tolist()
     kind[100::30] = ["so so"] * len(kind[100::30])
+    kind[115::50] = [f"kind {number}" for number in range(len(kind[115::50]))]
     cells = zip(size, colour, sold.astype(object), age, kind, strict=True)
     rows = [f"{a:.3f};{b};{c:%d.%m.%Y};{d};{e}".replace(".", ",", 1) for a, b, c, d, e in cells]
     rows[50] = "1,0;red"
@@ -80,7 +81,13 @@ def test_a_run_in_parts_is_one_run(made, folder):
     said = run(folder / "table.csv", folder / "part")
     assert "continues at row 248, from" in said
     assert summary(said) == summary(made[1])
-    assert "column colour: 10 more categories than there was room for, 'late3' first" in said
+    grown = [line for line in made[1].splitlines() if "network grew to" in line]
+    assert grown == [
+        "row 120: colour has 5 names; the network grew to 19 inputs",
+        "row 165: kind has 5 classes; the network grew to 8 outputs",
+        "row 220: colour has 10 names; the network grew to 29 inputs",  # after a checkpoint
+    ]
+    assert "grew from 14 inputs to 29 and from 4 outputs to 8: colour has 14 names, kind" in said
     assert "column size: 1 cell counts as missing; 'error' is not a number" in said
     assert_same_files(folder / "whole", folder / "part")
     one, other = (read(folder / name / "saved") for name in ("whole", "part"))
@@ -153,9 +160,8 @@ def test_a_table_that_has_grown_is_read_as_it_was(folder):
     said = run(table, folder / "new")
     assert "columns, as all 30 rows have them" in said
     assert "continues at row 31" in said
-    # There is room for what the 30 rows had: not for another class, nor for green and the late.
-    assert "column colour: 5 more categories" in said
-    assert "column kind: 1 more classes" in said
+    # There was room for what the 30 rows had: not for other classes, nor for green and the late.
+    assert "colour has 9 names, kind has 5 classes" in said
 
 
 @pytest.mark.slow
@@ -233,13 +239,15 @@ def test_predict_forecasts_as_run_would_and_learns_nothing(folder):
     expected, found = (
         list(csv.reader((each / "forecasts.csv").open())) for each in (folder / "whole/out", out)
     )
-    assert expected[0][4:] == ["p_up", "p_down", "p_new1", "p_new2"]
-    assert found[0][4:] == ["p_up", "p_down", "p_so so", "p_new1"]  # by now it has come
+    assert expected[0][4:] == ["p_up", "p_down", "p_new1", "p_new2", "p_later"]
+    names = ["up", "down", "so so", "kind 0", "kind 1"]  # by now they have come
+    new = ["new1", "new2", "new3"]
+    assert found[0][4:] == [f"p_{name}" for name in [*names, *new, "later"]]
     about = json.loads((out / "forecasts.json").read_text())
     assert list(about["columns"]) == found[0]
     assert about["target"] == "kind"
-    assert found[200] == expected[200]  # the row that comes next after the run
-    assert found[201:] != expected[201:]
+    assert found[200][:8] == expected[200][:8]  # the row that comes next after the run
+    assert found[201][:8] != expected[201][:8]
     assert contents(folder / "part") == before
 
     unlabelled = folder / "unlabelled.csv"
@@ -250,6 +258,27 @@ def test_predict_forecasts_as_run_would_and_learns_nothing(folder):
     other = list(csv.reader((out / "forecasts.csv").open()))
     assert [row[2:] for row in other] == [row[2:] for row in found]
     assert {row[1] for row in other[1:]} == {""}
+
+
+@pytest.mark.parametrize(
+    ("rows", "growth"),
+    [
+        (220, "colour has 10 names"),
+        pytest.param(120, "colour has 5 names", marks=pytest.mark.slow),
+        pytest.param(165, "kind has 5 classes", marks=pytest.mark.slow),
+    ],
+)
+def test_predict_forecasts_a_row_that_run_would_grow_for(made, folder, rows, growth):
+    run(folder / "table.csv", folder / "new", "--limit", rows)
+    assert f"row {rows}: {growth}; the network grew" in made[1]  # the one that comes next
+    out = folder / "predicted"
+    call("predict", "--checkpoint", folder / "new" / "saved", "--out", out,
+         "--data", folder / "table.csv")  # fmt: skip
+    expected, found = (
+        list(csv.reader((each / "forecasts.csv").open()))[rows]
+        for each in (folder / "whole/out", out)
+    )
+    assert found[:8] == expected[:8]
 
 
 def test_predict_reads_what_is_written_in_another_way(folder):

@@ -91,6 +91,7 @@ def test_columns_of_probabilities_bear_the_names_of_classes(tmp_path):
         *(f"p_{kind}" for kind in dict.fromkeys(kinds[:20])),
         "p_new1",
         "p_new2",
+        "p_later",
     ]
     about = json.loads((tmp_path / "forecasts.json").read_text())
     assert list(about["columns"]) == list(first)
@@ -101,8 +102,8 @@ def test_columns_of_probabilities_bear_the_names_of_classes(tmp_path):
 
 
 def test_names_of_columns_of_probabilities_are_never_twice_the_same():
-    found = writers.probabilities_of(["new1", "a"], 4)
-    assert found == ["p_new1", "p_a", "p_new2", "p_new3"]
+    found = writers.probabilities_of(["new1", "later"], 4, more=True)
+    assert found == ["p_new1", "p_later", "p_new2", "p_new3", "p_later1"]
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])

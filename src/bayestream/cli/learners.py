@@ -31,6 +31,7 @@ Hidden = Annotated[str, typer.Option(help="Units of the hidden layers, such as 5
 
 
 SELF_TUNING = "self-tuning"
+_FIXED = ("hilofi", "slang")  # what `bs.grow` refuses
 
 # In standard deviations of the forecast, where the noise is Gaussian; a t has no need of it.
 OUTLIER_THRESHOLD = 4.0
@@ -89,9 +90,25 @@ def between(inputs: int, hidden: str, outputs: int) -> list[int]:
     return [inputs, *sizes, outputs]
 
 
-def likelihood_of(source: Source, noise: float | None) -> Likelihood | EvolvingLikelihood:
-    """Classes are categorical; numbers Student's t as learnt, or Gaussian with a noise given."""
+def grows(method: str) -> bool:
+    """Whether a network can grow as it learns.
+
+    >>> grows("lofi"), grows("hilofi")
+    (True, False)
+    """
+    return method not in _FIXED
+
+
+def likelihood_of(
+    source: Source, noise: float | None, known: int | None = None
+) -> Likelihood | EvolvingLikelihood:
+    """Classes are categorical; numbers Student's t as learnt, or Gaussian with a noise given.
+
+    Of classes beyond so many, none has a probability before it is seen.
+    """
     if source.task == "classification":
+        if known is not None:
+            return likelihoods.adaptive_categorical(known=known)
         return likelihoods.categorical()
     return likelihoods.adaptive_student_t() if noise is None else likelihoods.gaussian(noise)
 
@@ -104,24 +121,37 @@ def robust(source: Source, chosen: Settings) -> Settings:
     return chosen._replace(options={"outlier_threshold": OUTLIER_THRESHOLD, **chosen.options})
 
 
-def learner(source: Source, sizes: Sequence[int], chosen: Settings) -> Estimator:
-    """The estimator for this source."""
-    known = chosen.method != SELF_TUNING and chosen.noise is not None
+def learner(
+    source: Source,
+    sizes: Sequence[int],
+    chosen: Settings,
+    *,
+    began: Sequence[int] | None = None,
+) -> Estimator:
+    """The estimator for this source; of a network that grows, with the sizes it began with."""
+    fan_in, known = (None, None) if began is None else (began[0], began[-1])
+    gaussian = chosen.method != SELF_TUNING and chosen.noise is not None
     return built(
         sizes,
-        likelihood_of(source, chosen.noise),
-        robust(source, chosen) if known else chosen,
+        likelihood_of(source, chosen.noise, known),
+        robust(source, chosen) if gaussian else chosen,
+        fan_in=fan_in,
     )
 
 
 def built(
-    sizes: Sequence[int], believed: Likelihood | EvolvingLikelihood, chosen: Settings
+    sizes: Sequence[int],
+    believed: Likelihood | EvolvingLikelihood,
+    chosen: Settings,
+    *,
+    fan_in: int | None = None,
 ) -> Estimator:
     """The estimator of these settings, over a network of these sizes."""
     if chosen.method == SELF_TUNING:
-        return self_tuning(sizes, believed, **chosen.options)
+        return self_tuning(sizes, believed, fan_in=fan_in, **chosen.options)
     space = estimators.SPACES.get(chosen.method, {})
-    return tune.build(chosen.method, models.mlp(sizes), believed, {}, space, chosen.options)
+    model = models.mlp(sizes, fan_in=fan_in)
+    return tune.build(chosen.method, model, believed, {}, space, chosen.options)
 
 
 def drifts(chosen: Settings) -> list[float]:

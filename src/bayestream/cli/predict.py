@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from bayestream.cli import learners, reading
+from bayestream.cli.growing import Growing
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import journal_for
 from bayestream.cli.outputs import Screen
@@ -78,14 +79,15 @@ def predict(
     given = Format(separator, quote, decimal, thousands, header, encoding)
     source = _opened(notes, data, given, ignore or ())
     chosen = learners.Settings(**notes["learner"])
-    learner = learners.learner(source, notes["sizes"], chosen)
-    state = checkpoint.filled(file, learner).state
+    make = partial(learners.learner, source, chosen=chosen, began=notes["began"])
+    belief = Growing(make, notes["sizes"], seed=notes["call"]["seed"])
+    belief.state = checkpoint.filled(file, belief.learner).state
     console = Screen()
     console.lines(
         [*(source.plan.files if source.plan else ()), f"{chosen.method}, from {file.path}"]
     )
     journal = journal_for(source, _BLOCK, out, learners.drifts(chosen), level=level)
-    ahead = jax.jit(learner.predict)(state)
+    forecasts = _Forecasts(belief)
     with journal:
         describe(out, source, journal.header, level)
         rows = INTERRUPTS.until(source.rows)
@@ -93,7 +95,7 @@ def predict(
             journal.skip([item for item in items if isinstance(item, Unreadable)])
             good = [item for item in items if isinstance(item, Encoded)]
             if good:
-                journal.write(good, _forecasts(learner, ahead, source, good))
+                journal.write(good, forecasts.of(good, source))
     if journal.scored:
         console.print(journal.table(chosen.method, "Forecast, not learnt from"))
     for line in journal.skips():
@@ -159,10 +161,36 @@ def _check_columns(names: set[str], expected: set[str], known: set[str]) -> None
         )
 
 
-def _forecasts(learner: Estimator, state: State, source: Source, rows: list[Encoded]) -> Records:
-    xs = stacked(rows, source.task, source.inputs).examples.x
-    values = _of_each(learner, state, padded(xs, _BLOCK))
-    return Records(jax.tree.map(lambda each: np.asarray(each)[: len(rows)], values))
+class _Forecasts:
+    """The belief one step ahead, over a network as large as each row needs it."""
+
+    def __init__(self, belief: Growing) -> None:
+        self._belief = belief
+        self._ahead = {belief.sizes[0]: self._one_step()}
+
+    def of(self, rows: Sequence[Encoded], source: Source) -> Records:
+        """Each row's forecast depends on no other row."""
+        sizes = np.array([row.x.size for row in rows])
+        parts = [
+            self._of_one_size([row for row in rows if row.x.size == inputs], source)
+            for inputs in np.unique(sizes)
+        ]
+        order = np.argsort(np.argsort(sizes, kind="stable"))
+        return Records(jax.tree.map(lambda *each: np.concatenate(each)[order], *parts))
+
+    def _of_one_size(self, rows: Sequence[Encoded], source: Source) -> Any:
+        inputs = rows[0].x.size
+        if inputs not in self._ahead:
+            # A row can need twice the inputs for categories, and no more: it has few new ones.
+            self._belief.grow(inputs=inputs, outputs=self._belief.sizes[-1])
+            self._ahead[inputs] = self._one_step()
+        xs = padded(stacked(rows, source.task, inputs).examples.x, _BLOCK)
+        values = _of_each(*self._ahead[inputs], xs)
+        return jax.tree.map(lambda each: np.asarray(each)[: len(rows)], values)
+
+    def _one_step(self) -> tuple[Estimator, State]:
+        learner = self._belief.learner
+        return learner, jax.jit(learner.predict)(self._belief.state)
 
 
 @partial(jax.jit, static_argnums=0)

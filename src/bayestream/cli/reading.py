@@ -47,9 +47,15 @@ class Reading(NamedTuple):
     ] = None
     ignore: Ignore = None
     slots: Annotated[
-        int | None, _columns("Inputs of a column of categories, one of them for all others.", min=1)
+        int | None,
+        _columns(
+            "Inputs of a column of categories, one of them for all others; `run` grows without.",
+            min=1,
+        ),
     ] = None
-    classes: Annotated[int | None, _columns("How many classes there may be.", min=2)] = None
+    classes: Annotated[
+        int | None, _columns("How many classes there may be; `run` grows without.", min=2)
+    ] = None
     head: Annotated[
         int,
         _columns("Rows that are held back to decide, then learnt; few for a live source.", min=1),

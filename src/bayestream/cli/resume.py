@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from bayestream.cli.growing import Growing
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal
 from bayestream.cli.sources import Source
@@ -25,7 +26,6 @@ from bayestream.running.folder import File, files, read
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.plans import Plan
 from bayestream.streams.tables import Unreadable
-from bayestream.types import Estimator, State
 
 # Options that may differ from one call to the next; what the data say is checked row by row.
 _FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config"}
@@ -64,20 +64,22 @@ class Resumable:
         found = None if self._file is None else run_notes(self._file)["plan"]
         return None if found is None else Plan.from_json(found)
 
-    def begin(
-        self, learner: Estimator, about: Mapping[str, Any], otherwise: State, journal: Journal
-    ) -> State:
-        """The state to go on from, with the journal as it was then; else the one to begin with.
+    @property
+    def sizes(self) -> list[int] | None:
+        """Of the network's layers by then: it may have grown."""
+        return None if self._file is None else run_notes(self._file)["sizes"]
 
-        `about` is what `bayestream predict` makes the learner of.
+    def begin(self, belief: Growing, about: Mapping[str, Any], journal: Journal) -> None:
+        """Belief and journal as they were then, or from the beginning.
+
+        `about` is what `bayestream predict` makes the learner of, beside the sizes.
         """
-        self._learner = learner
         self._about.update(about)
         if self._file is None:
-            return otherwise
-        found = checkpoint.filled(self._file, learner)
+            belief.begin()
+            return
+        belief.state = checkpoint.filled(self._file, belief.learner).state
         journal.restore(run_notes(self._file)["journal"])
-        return found.state
 
     def rows(self, source: Source) -> Iterator[Encoded | Unreadable]:
         """Those that have not been learnt from yet; those that have must be what they were."""
@@ -93,7 +95,7 @@ class Resumable:
         self._place = self._reading
         return rows
 
-    def reached(self, state: State, journal: Journal, source: Source) -> None:
+    def reached(self, belief: Growing, journal: Journal, source: Source) -> None:
         """All rows so far are learnt from; save them, if it is time."""
         if self._folder is None:
             return
@@ -102,17 +104,20 @@ class Resumable:
         encoder = None if source.encoder is None else source.encoder.to_json()
         self._place = self._reading._replace(plan=plan, encoder=encoder)
         if self._place.rows - self._saved >= self._every:
-            self.save(state, journal)
+            self.save(belief, journal)
 
-    def save(self, state: State, journal: Journal) -> None:
+    def save(self, belief: Growing, journal: Journal) -> None:
         """Save what is new since the last time."""
         if self._folder is None or self._place.rows == self._saved:
             return
         rows, *place = self._place
-        notes = dict(zip(Place._fields[1:], place, strict=True), journal=journal.to_json())
-        checkpoint.save_step(
-            self._folder, self._learner, state, step=rows, notes={**self._about, **notes}
-        )
+        notes = {
+            **self._about,
+            "sizes": belief.sizes,
+            **dict(zip(Place._fields[1:], place, strict=True)),
+            "journal": journal.to_json(),
+        }
+        checkpoint.save_step(self._folder, belief.learner, belief.state, step=rows, notes=notes)
         self._saved = rows
 
     def __str__(self) -> str:
@@ -140,7 +145,7 @@ def newest(folder: Path) -> File:
 def run_notes(file: File) -> Mapping[str, Any]:
     """What `bayestream run` has saved beside the belief."""
     notes = file.header.get("notes")
-    if not isinstance(notes, dict) or not {"journal", "plan"} <= notes.keys():
+    if not isinstance(notes, dict) or not {"began", "journal", "plan"} <= notes.keys():
         raise ValueError(f"{file.path} must be a checkpoint of `bayestream run`, and is not.")
     return notes
 

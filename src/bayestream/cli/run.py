@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bayestream.cli import learners, sources
+from bayestream.cli.growing import Growing
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal, journal_for
 from bayestream.cli.outputs import Screen, whole
@@ -22,9 +25,8 @@ from bayestream.cli.writers import record
 from bayestream.evaluation import plots
 from bayestream.running.refusals import check_most
 from bayestream.running.run import learn
-from bayestream.streams.encoder import Encoded
+from bayestream.streams.encoder import Encoded, Growth
 from bayestream.streams.tables import Unreadable, stacked
-from bayestream.types import Estimator, State
 
 _LINES = 20  # of rolling scores, about, on the screen
 
@@ -65,7 +67,8 @@ def run(
     Separator, decimal sign, header and encoding are told from the first lines of a file, and what
     its columns hold from the first 300 rows; what was decided, and why, is printed first, and
     options say otherwise. Values are standardised, and categories numbered, with the rows so far
-    alone. Words such as NA, null, ? and - are missing values everywhere.
+    alone. Words such as NA, null, ? and - are missing values everywhere. For categories and classes
+    that come late the network grows, and says so.
 
     Prints rolling scores, how fast the world moves, and where it changed at once; writes a forecast
     with its uncertainty for every row (forecasts.csv), what its columns mean (forecasts.json), the
@@ -102,10 +105,6 @@ def run(
     if on_bad not in ("skip", "raise"):
         raise ValueError(f"--on-bad must be skip or raise, got {on_bad!r}.")
     checked_level(level)
-    saved = Resumable(checkpoint, every, call_of(context))
-    source = sources.opened(
-        data, target=target, task=task, reading=reading, limit=limit, plan=saved.plan
-    )
     chosen = learners.settings(
         method,
         rank=rank,
@@ -114,42 +113,46 @@ def run(
         config=config,
         otherwise=learners.SELF_TUNING,
     )
+    grows = learners.grows(chosen.method)
+    saved = Resumable(checkpoint, every, call_of(context))
+    source = sources.opened(
+        data, target=target, task=task, reading=reading, limit=limit, plan=saved.plan, grow=grows
+    )
     sizes = learners.layers(source, hidden)
-    learner = learners.learner(source, sizes, chosen)
+    began = sizes if source.grows else None
+    make = partial(learners.learner, source, chosen=chosen, began=began)
+    belief = Growing(make, saved.sizes or sizes, seed=seed)
     console = Screen()
     console.lines(source.said())
+    inputs, *_, outputs = belief.sizes
     console.print(
-        f"{chosen.method}, {learner.model.size:,} weights, {source.inputs} inputs, {source.task} "
-        f"of {source.outputs} output{'s' if source.outputs > 1 else ''}"
+        f"{chosen.method}, {belief.learner.model.size:,} weights, {inputs} inputs, {source.task} "
+        f"of {outputs} output{'s' if outputs > 1 else ''}"
     )
+    if not grows and source.plan is not None:
+        console.print(
+            f"a network of {chosen.method} cannot grow: categories that find no room share an "
+            "input, and rows of classes that find none are left out",
+            soft_wrap=True,
+        )
     journal = journal_for(
         source, window, out, learners.drifts(chosen), level=level, kept=checkpoint
     )
-    about = {"learner": chosen._asdict(), "sizes": sizes}
-    state = saved.begin(learner, about, learner.init(jax.random.key(seed)), journal)
+    saved.begin(belief, {"learner": chosen._asdict(), "began": began}, journal)
     if saved.start:
         console.print(saved, soft_wrap=True, markup=False, highlight=False)
     rows = saved.rows(source)
     with journal:
         describe(out, source, journal.header, level)
-        _learn_all(
-            learner,
-            state,
-            source._replace(rows=rows),
-            journal,
-            saved,
-            console,
-            seed=seed,
-            block=block,
-            on_bad=on_bad,
-        )
+        source = source._replace(rows=rows)
+        _learn_all(belief, source, journal, saved, console, block=block, on_bad=on_bad)
     if INTERRUPTS.requested:
         console.print(f"interrupted after {journal.count:,} rows")
     if journal.count:
         console.print(journal.unscored() or journal.table(chosen.method))
     for line in filter(None, [*journal.changes(), journal.moves(), *journal.skips()]):
         console.print(line, markup=False)
-    console.lines(source.notes())
+    console.lines([*source.grown(), *source.notes()])
     describe(out, source, journal.header, level)  # classes that came late have their names now
     written = [*journal.files(), "forecasts.json", *_picture(journal, chosen.method, out)]
     console.print("wrote", *(str(out / name) for name in written))
@@ -157,14 +160,12 @@ def run(
 
 
 def _learn_all(
-    learner: Estimator,
-    state: State,
+    belief: Growing,
     source: sources.Source,
     journal: Journal,
     saved: Resumable,
     console: Screen,
     *,
-    seed: int,
     block: int,
     on_bad: str,
 ) -> None:
@@ -177,29 +178,48 @@ def _learn_all(
         for rows, bad in _blocks(source.rows, block):
             cut_short = INTERRUPTS.requested
             if cut_short:  # the encoder may be in the midst of a row: save what was before
-                saved.save(state, journal)
+                saved.save(belief, journal)
             if bad and on_bad == "raise":
                 raise ValueError(f"{bad[0].place}: {bad[0].reason}.")
             journal.skip(bad)
-            if rows:
-                state, records = learn(
-                    learner,
-                    state,
-                    stacked(rows, source.task, source.inputs),
+            for part in _of_one_size(rows):
+                if part[0].growth is not None:
+                    bar.console.print(_grown(belief, part[0].growth, journal.count + 1))
+                belief.state, records = learn(
+                    belief.learner,
+                    belief.state,
+                    stacked(part, source.task, belief.sizes[0]),
                     record=record,
-                    key=jax.random.key(seed),
+                    key=jax.random.key(belief.seed),
                     progress=False,
                     size=block,
                     first=journal.count,
                 )
-                journal.write(rows, records)
+                journal.write(part, records)
             if not cut_short:
-                saved.reached(state, journal, source)
+                saved.reached(belief, journal, source)
             bar.update(line, advance=len(rows) + len(bad), description=journal.line())
             if len(rows) == block and journal.count % every == 0:
                 bar.console.print(f"{journal.count:>9,} rows  {journal.line()}")
+        if not cut_short:  # now it is known how many there are
+            bar.update(line, total=bar.tasks[line].completed)
     if not cut_short:
-        saved.save(state, journal)
+        saved.save(belief, journal)
+
+
+def _of_one_size(rows: list[Encoded]) -> list[list[Encoded]]:
+    """The rows in parts, each of which begins with one that the network must grow for."""
+    starts = [place for place, row in enumerate(rows) if place and row.growth is not None]
+    return [rows[a:b] for a, b in pairwise([0, *starts, len(rows)]) if a < b]
+
+
+def _grown(belief: Growing, growth: Growth, row: int) -> str:
+    """Let it grow, and say so."""
+    before = belief.sizes[0], belief.sizes[-1]
+    belief.grow(inputs=growth.inputs, outputs=growth.outputs)
+    now = (belief.sizes[0], "inputs"), (belief.sizes[-1], "outputs")
+    sizes = [f"{size} {what}" for (size, what), old in zip(now, before, strict=True) if size > old]
+    return f"row {row:,}: {growth.why}; the network grew to {' and '.join(sizes)}"
 
 
 def _blocks(

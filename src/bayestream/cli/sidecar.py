@@ -58,6 +58,7 @@ def _meanings(source: Source, level: float) -> list[str]:
         "the most probable class, forecast without the target",
         "its probability",
         *(_probability(source, number) for number in range(source.outputs)),
+        *([_of_later(source)] if source.more_classes else []),
     ]
 
 
@@ -69,3 +70,9 @@ def _probability(source: Source, number: int) -> str:
     if number < len(names):
         return f"probability of class {names[number]!r}, which came late"
     return "probability of a class that has not come yet"
+
+
+def _of_later(source: Source) -> str:
+    later = [*source.names][source.outputs :]
+    named = f": {', '.join(map(repr, later))}" if later else ""
+    return f"probability of all classes that came later, together{named}"

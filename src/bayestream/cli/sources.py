@@ -48,6 +48,17 @@ class Source(NamedTuple):
     encoder: Encoder | None = None
 
     @property
+    def more_classes(self) -> bool:
+        """Whether there may be more classes than it began with outputs."""
+        return self.plan is not None and self.plan.target.most > self.plan.target.outputs
+
+    @property
+    def grows(self) -> bool:
+        """Whether a network for it may have to grow."""
+        columns = () if self.plan is None else self.plan.columns
+        return self.more_classes or any(column.most > column.slots for column in columns)
+
+    @property
     def labels(self) -> Sequence[str]:
         """Names of the classes that are known before the first row is learnt from."""
         return list(self.names) if self.plan is None else self.plan.target.classes
@@ -59,6 +70,27 @@ class Source(NamedTuple):
     def notes(self) -> list[str]:
         """What was odd about the rows so far, a line each."""
         return [] if self.encoder is None else self.encoder.notes()
+
+    def grown(self) -> list[str]:
+        """What the network has grown for, in a line; none if it has not."""
+        if self.encoder is None or self.plan is None:
+            return []
+        sizes = [
+            f"from {before} {what} to {now}"
+            for what, before, now in (
+                ("inputs", self.inputs, self.encoder.inputs),
+                ("outputs", self.outputs, self.encoder.outputs),
+            )
+            if now > before
+        ]
+        late = [
+            f"{column.name} has {self.encoder.names(column.name)} names"
+            for column in self.plan.columns
+            if column.slots and self.encoder.names(column.name) >= column.slots
+        ]
+        if self.encoder.outputs > self.outputs:
+            late.append(f"{self.encoder.target} has {len(self.names)} classes")
+        return [f"the network grew {' and '.join(sizes)}: {', '.join(late)}"] if sizes else []
 
     def stream(self) -> tuple[Stream, list[Unreadable]]:
         """All of it in memory, and what could not be read."""
@@ -78,8 +110,12 @@ def opened(
     reading: Reading = AS_IT_IS,
     limit: int | None = None,
     plan: Plan | None = None,
+    grow: bool = False,
 ) -> Source:
-    """The source that a command line names, or its first rows alone; read as planned before."""
+    """The source that a command line names, or its first rows alone; read as planned before.
+
+    With `grow`, its rows may come to need a larger network.
+    """
     if data in datasets.NAMES and not data.startswith("river/"):
         with INTERRUPTS.waiting():
             datasets.get(data)
@@ -92,7 +128,7 @@ def opened(
         options = reading.options()
         if limit is not None:
             options["head"] = min(limit, reading.head)
-        source = _of_table(data, target, task, {**options, "plan": plan})
+        source = _of_table(data, target, task, {**options, "plan": plan, "grow": grow})
     if limit is None:
         return source
     total = limit if source.total is None else min(limit, source.total)

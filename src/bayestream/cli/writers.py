@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -93,27 +93,33 @@ class Labels:
         self.losses: Losses = {("", wrong): 1, ("most frequent class", wrong): 1, ("", "nlpd"): 1}
         self._source = source
         self.counts = np.zeros(source.outputs)
-        slots = probabilities_of(source.labels, source.outputs)
-        self.header: Sequence[str] = ("place", "target", "forecast", "probability", *slots)
+        # A header cannot change: classes that the network has grown for share the last column.
+        self._shown, self._more = source.outputs, source.more_classes
+        columns = probabilities_of(source.labels, source.outputs, more=self._more)
+        self.header: Sequence[str] = ("place", "target", "forecast", "probability", *columns)
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """Classes by their names, in the order in which they first appeared."""
-        probabilities = values["probabilities"]
-        finite = np.isfinite(probabilities).all(axis=1)
+        y = np.array([row.y for row in rows])
+        known = ~np.isnan(y)
+        label = np.where(known, y, 0).astype(int)
+        found = values["probabilities"]
+        # A class that the network has no output for, which is not learnt from, has none.
+        lacking = max(0, int(label.max()) + 1 - found.shape[1])
+        probabilities: NDArray[Any] = np.pad(found, ((0, 0), (0, lacking)))
+        self.counts = np.pad(self.counts, (0, max(0, probabilities.shape[1] - len(self.counts))))
+        finite = np.atleast_1d(np.isfinite(probabilities).all(axis=1))
         names = [*self._source.names]  # a row may name those before it alone
         best = probabilities.argmax(axis=1)
         lines = [
             (
                 row.place,
                 "" if row.target is None else row.target,
-                _class(names, top, row.classes) if known else _NOT_FINITE,
-                *map(_short, (line[top], *line)),
+                _class(names, top, row.classes) if sure else _NOT_FINITE,
+                *map(_short, (line[top], *self._columns(line))),
             )
-            for row, top, line, known in zip(rows, best, probabilities, finite, strict=True)
+            for row, top, line, sure in zip(rows, best, probabilities, finite, strict=True)
         ]
-        y = np.array([row.y for row in rows])
-        known = ~np.isnan(y)
-        label = np.where(known, y, 0).astype(int)
         frequent = np.empty(len(rows), int)
         for index in range(len(rows)):
             frequent[index] = self.counts.argmax()
@@ -125,16 +131,24 @@ class Labels:
         surprise = np.where(known, surprise_of_classes(probabilities, label), np.nan)
         return Written(lines, _scored(losses, known), surprise)
 
+    def _columns(self, line: NDArray[Any]) -> list[float]:
+        later = [line[self._shown :].sum()] if self._more else []
+        return [*line[: self._shown], *later]
 
-def probabilities_of(labels: Sequence[str], outputs: int) -> list[str]:
-    """Names for the columns of so many classes, of which the first are known.
+
+def probabilities_of(labels: Sequence[str], outputs: int, *, more: bool = False) -> list[str]:
+    """Names for the columns of so many classes, of which the first are known, and for any more.
 
     >>> probabilities_of(["no", "yes"], 4)
     ['p_no', 'p_yes', 'p_new1', 'p_new2']
+    >>> probabilities_of(["no", "yes"], 3, more=True)
+    ['p_no', 'p_yes', 'p_new1', 'p_later']
     """
     names = [f"p_{label}" for label in labels]
     spare = (f"p_new{number}" for number in count(1))
-    return [*names, *islice((s for s in spare if s not in names), outputs - len(names))]
+    names = [*names, *islice((s for s in spare if s not in names), outputs - len(names))]
+    later = chain(["p_later"], (f"p_later{number}" for number in count(1)))
+    return [*names, *([next(s for s in later if s not in names)] if more else [])]
 
 
 def record(estimator: Estimator, state: State, example: Example) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bayestream.streams.drifts import (
     rotation_regression,
     split_classes,
 )
-from bayestream.streams.encoder import Columns, Encoded, Encoder
+from bayestream.streams.encoder import Columns, Encoded, Encoder, Growth
 from bayestream.streams.lazy import Lazy
 from bayestream.streams.plans import Plan
 from bayestream.streams.river_sets import river
@@ -35,6 +35,7 @@ __all__ = [
     "Encoded",
     "Encoder",
     "Format",
+    "Growth",
     "Lazy",
     "Plan",
     "Prepared",

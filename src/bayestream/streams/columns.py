@@ -23,7 +23,8 @@ from bayestream.streams.values import (
 
 Kind = Literal["numeric", "categorical", "date", "left out"]
 _FAULTY = 0.1  # of a column of numbers or dates, so many cells may be something else
-_MOST_SLOTS = 100  # unless more are asked for: each is a row of weights
+MOST = 1000  # names of a column that a network grows for: each is a row of weights
+_MOST_SLOTS = 100  # where it does not grow, unless more are asked for
 KEYS = 20  # as many different names, nearly one a row, are keys
 _CODES = re.compile(r"0\d+")
 _KEY_NAMES = re.compile(r"(?i:(?:^|[^a-z])(?:id|no|nr|number|key|index|idx)\.?$)|[a-z]I[dD]$")
@@ -40,6 +41,7 @@ class Wishes(NamedTuple):
     ignore: Sequence[str] = ()
     slots: int | None = None  # of each column of categories
     classes: int | None = None
+    grow: bool = False  # whether there may be more of either than there is room for at first
 
 
 class Column(NamedTuple):
@@ -50,6 +52,7 @@ class Column(NamedTuple):
     why: str
     slots: int = 0  # of categories, the last of them for all that come too late
     order: str = ""  # of dates: "ymd", "dmy" or "mdy"
+    most: int = 0  # slots that it may grow to
 
 
 class Head:
@@ -252,13 +255,15 @@ def _categories(
     name: str, cells: Sequence[tuple[Any, Any]], head: Head, wishes: Wishes, why: str = ""
 ) -> Column:
     names = {name_of(value) for value, _ in cells}
-    slots = wishes.slots
+    slots, most = wishes.slots, 0
     if slots is None:
-        slots = min(len(names) + (0 if head.complete else spare(len(names))), _MOST_SLOTS) + 1
+        most = MOST + 1 if wishes.grow else 0
+        room = len(names) + (0 if head.complete else spare(len(names)))
+        slots = min(room, MOST if wishes.grow else _MOST_SLOTS) + 1
     more = slots - 1 - len(names)
     room = f"room for {more} more" if more > 0 else "no room for more" if more == 0 else ""
     short = f"{slots - 1} of them have inputs of their own, --slots {len(names) + 1} for all"
     given = "as you say" if name in wishes.categorical else why
     missing = head.size - len(cells)
     parts = [f"{len(names)} names", room or short, f"{missing} missing" if missing else "", given]
-    return Column(name, "categorical", ", ".join(filter(None, parts)), slots)
+    return Column(name, "categorical", ", ".join(filter(None, parts)), slots, most=most)

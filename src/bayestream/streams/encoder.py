@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayestream.streams.slots import Slots
 from bayestream.streams.statistics import LIMIT, Statistics
 from bayestream.streams.tally import Tally
 from bayestream.streams.targets import Task
@@ -18,6 +19,14 @@ from bayestream.streams.values import PLAIN, NumberStyle, moment_of, name_of, nu
 WARM_UP = 10
 _LARGEST = 1e15  # standardised label: learners square it in float32
 _CYCLES = np.array([1.0, 7.0, 365.2425]) * 86_400  # day, week and year, in seconds
+
+
+class Growth(NamedTuple):
+    """What a network must have from a row on."""
+
+    inputs: int
+    outputs: int
+    why: str  # in words
 
 
 class Encoded(NamedTuple):
@@ -30,6 +39,7 @@ class Encoded(NamedTuple):
     centre: float  # of the labels before this one
     scale: float  # their deviation; NaN while there are fewer than WARM_UP
     classes: int = 0  # how many classes had been seen before this row
+    growth: Growth | None = None  # where it is the first that needs more inputs or outputs
 
 
 class Columns(NamedTuple):
@@ -38,23 +48,6 @@ class Columns(NamedTuple):
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
     dates: tuple[str, ...] = ()
-
-
-class Slots:
-    """A number for each category in the order they appear; the last for all that come too late."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.names: dict[str, int] = {}
-
-    def of(self, name: str) -> int:
-        """The category's own number, or the last."""
-        if name in self.names:
-            return self.names[name]
-        if len(self.names) < self.size - 1:
-            self.names[name] = len(self.names)
-            return self.names[name]
-        return self.size - 1
 
 
 class Encoder:
@@ -66,8 +59,10 @@ class Encoder:
     cosine of each, times √2, or zeros where it is missing. The target is standardised as numbers
     are, but an absurd label stays one: how much it teaches is for the learner to decide. A category
     takes the first free of its column's `slots`, and the last stands for all that find none; a
-    missing one is zeros. Where a number or a date is expected, what is none counts as missing;
-    `notes` says how much of that there was.
+    missing one is zeros. Where `most` allows it there are more slots, and outputs for classes, when
+    all are taken: twice as many, after those there were, and the row says so (`growth`). Where a
+    number or a date is expected, what is none counts as missing; `notes` says how much of that
+    there was.
 
     >>> encoder = Encoder(Columns(("a",), ("b",)), target="y", task="regression", slots=3)
     >>> [encoder.encode({"a": a, "b": b, "y": 1}).x.tolist() for a, b in ((1, "u"), (3, "v"))]
@@ -84,10 +79,12 @@ class Encoder:
         slots: int | Mapping[str, int] = 10,
         classes: int = 10,
         orders: Mapping[str, str] | None = None,
+        most: Mapping[str, int] | None = None,
     ) -> None:
         """`slots` are of every column of categories or of each; `orders` are of columns of dates.
 
-        An order is "ymd", "dmy" or "mdy", the first unless said.
+        An order is "ymd", "dmy" or "mdy", the first unless said. `most` has of a column how many
+        slots it may grow to, and of the target how many classes; what is not in it does not grow.
         """
         sizes = {c: slots if isinstance(slots, int) else slots[c] for c in columns.categorical}
         lowest = (("classes", classes, 2), *(("slots", size, 1) for size in sizes.values()))
@@ -99,15 +96,19 @@ class Encoder:
         self.outputs = classes if task == "classification" else 1
         self.classes: dict[str, int] = {}
         self._orders = {name: (orders or {}).get(name, "ymd") for name in columns.dates}
+        growing = dict(most or {})
         self._options = {
             "ignore": [*ignore],
             "slots": sizes,
             "classes": classes,
             "orders": self._orders,
+            "most": growing,
         }
+        self._most_classes = max(classes, growing.get(target, 0))
         # Numbers first, then the seconds of dates; then what falls into cycles, then categories.
         self._numbers = {name: Statistics() for name in (*columns.numeric, *columns.dates)}
-        self._categories = {name: Slots(size) for name, size in sizes.items()}
+        first = len(self._numbers) + 2 * len(_CYCLES) * len(columns.dates)
+        self._slots = Slots(sizes, growing, first=first)
         self.tally = Tally()  # what was odd about the rows so far
         self._labels = Statistics()
         self._known = {*self._numbers, *columns.categorical, target, *ignore}
@@ -125,9 +126,10 @@ class Encoder:
             "columns": {name: [*columns] for name, columns in self.columns._asdict().items()},
             "options": {"target": self.target, "task": self.task, **self._options},
             "numbers": {name: each.to_json() for name, each in self._numbers.items()},
-            "categories": {name: [*slots.names] for name, slots in self._categories.items()},
+            "slots": self._slots.to_json(),
             "labels": self._labels.to_json(),
             "classes": [*self.classes],
+            "outputs": self.outputs,
             "tally": self.tally.to_json(),
         }
 
@@ -137,19 +139,21 @@ class Encoder:
         columns = Columns(**{name: tuple(names) for name, names in saved["columns"].items()})
         found = cls(columns, **saved["options"])
         found._numbers = {k: Statistics.from_json(saved["numbers"][k]) for k in found._numbers}
-        for name, names in saved["categories"].items():
-            found._categories[name].names = {each: slot for slot, each in enumerate(names)}
+        found._slots.restore(saved["slots"])
         found._labels = Statistics.from_json(saved["labels"])
         found.classes = {name: number for number, name in enumerate(saved["classes"])}
+        found.outputs = saved["outputs"]
         found.tally = Tally.from_json(saved["tally"])
         return found
 
     @property
     def inputs(self) -> int:
         """The length of x."""
-        cycles = 2 * len(_CYCLES) * len(self.columns.dates)
-        slots = sum(slots.size for slots in self._categories.values())
-        return len(self._numbers) + cycles + slots
+        return self._slots.inputs
+
+    def names(self, column: str) -> int:
+        """How many categories of a column, or classes of the target, have a number of their own."""
+        return len(self.classes if column == self.target else self._slots.names[column])
 
     def encode(
         self, row: Mapping[str, Any], place: str = "", style: NumberStyle = PLAIN
@@ -165,9 +169,12 @@ class Encoder:
                     "--ignore leaves it out)"
                 )
         before = len(self.classes)
-        label = self._label(row, place, style)
+        grew: list[str] = []
+        label = self._label(row, place, style, grew)
         numbers = {name: self._cell(name, row, place, style) for name in self._numbers}
+        categories = self._inputs_of_categories(row, grew)
         x = np.zeros(self.inputs)
+        x[categories] = 1.0
         for index, (name, statistics) in enumerate(self._numbers.items()):
             value = numbers[name]
             # An absurd value says no more than a missing one does, and is shown in the same way.
@@ -179,34 +186,30 @@ class Encoder:
             if seconds is not None:
                 x[first : first + 2 * len(_CYCLES)] = _in_cycles(seconds)
             first += 2 * len(_CYCLES)
-        for name, slots in self._categories.items():
-            category = name_of(row.get(name))
-            if category is not None:
-                x[first + slots.of(category)] = 1.0
-                if category not in slots.names:
-                    self.tally.late[name].add(category)
-            first += slots.size
+        growth = Growth(self.inputs, self.outputs, ", ".join(grew)) if grew else None
         if self.task == "classification":
-            return Encoded(place, x, label, name_of(row.get(self.target)), 0.0, 1.0, before)
+            target = name_of(row.get(self.target))
+            return Encoded(place, x, label, target, 0.0, 1.0, before, growth)
         labels = self._labels
         centre = labels.mean
         scale = labels.deviation if labels.count >= WARM_UP else math.nan
         if math.isnan(label):
-            return Encoded(place, x, label, None, centre, scale)
+            return Encoded(place, x, label, None, centre, scale, 0, growth)
         labels.add(label)
         y = labels.standardise(label, at_most=_LARGEST)
-        return Encoded(place, x, y, label, centre, scale)
+        return Encoded(place, x, y, label, centre, scale, 0, growth)
 
     def notes(self) -> list[str]:
         """What was not as the first rows had it: cells that count as missing, slots shared."""
         order = [*self._numbers, self.target]
         odd, late = self.tally.odd, self.tally.late
         lines = [f"column {name}: {odd[name]}" for name in order if name in odd]
-        for name, slots in self._categories.items():
+        for name in self.columns.categorical:
             if name in late:
+                needed = self.names(name) + len(late[name].names) + 1
                 lines.append(
                     f"column {name}: {late[name].said('categories')}; they share one input "
-                    f"(--slots {slots.size + len(late[name].names)} for all)"
+                    f"(--slots {needed} for all)"
                 )
         if self.target in late:
             classes = late[self.target]
@@ -228,7 +231,24 @@ class Encoder:
             self.tally.odd[name].add(str(error), place)
             return None
 
-    def _label(self, row: Mapping[str, Any], place: str, style: NumberStyle) -> float:
+    def _inputs_of_categories(self, row: Mapping[str, Any], grew: list[str]) -> list[int]:
+        """Of this row's; `grew` is told of columns that there was no room for."""
+        found: list[int] = []
+        for name in self.columns.categorical:
+            category = name_of(row.get(name))
+            if category is None:
+                continue
+            before = self.inputs
+            found.append(self._slots.of(name, category))
+            if self.inputs > before:
+                grew.append(f"{name} has {self.names(name)} names")
+            if category not in self._slots.names[name]:
+                self.tally.late[name].add(category)
+        return found
+
+    def _label(
+        self, row: Mapping[str, Any], place: str, style: NumberStyle, grew: list[str]
+    ) -> float:
         if self.task == "regression":
             number = self._cell(self.target, row, place, style)
             return math.nan if number is None else number
@@ -236,13 +256,16 @@ class Encoder:
         if name is None:
             return math.nan
         if name not in self.classes:
-            if len(self.classes) == self.outputs:
+            if len(self.classes) == self._most_classes:
                 self.tally.late[self.target].add(name)
                 raise ValueError(
                     f"column {self.target}: {name[:50]!r} is one more class than the "
                     f"{self.outputs} there is room for (--classes)"
                 )
             self.classes[name] = len(self.classes)
+            if len(self.classes) > self.outputs:
+                self.outputs = min(2 * self.outputs, self._most_classes)
+                grew.append(f"{self.target} has {len(self.classes)} classes")
         return float(self.classes[name])
 
 

@@ -88,8 +88,11 @@ def count(source: str | Path) -> int | None:
     path = Path(source)
     if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
         return None
+    lines, end = 0, b"\n"
     with path.open("rb") as file:
-        lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        while block := file.read(1 << 20):
+            lines, end = lines + block.count(b"\n"), block[-1:]
+    lines += end != b"\n"  # the last may not be ended
     return max(lines - (path.suffix.lower() in (".csv", ".tsv")), 0)
 
 

@@ -66,6 +66,7 @@ class Plan(NamedTuple):
             slots={c.name: c.slots for c in self.columns if c.slots},
             classes=max(self.target.outputs, 2),
             orders={c.name: c.order for c in self.columns if c.order},
+            most={each.name: each.most for each in (*self.columns, self.target) if each.most},
         )
 
     def to_json(self) -> dict[str, Any]:

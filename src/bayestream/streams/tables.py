@@ -48,6 +48,7 @@ def prepared(
     ignore: Sequence[str] = (),
     slots: int | None = None,
     classes: int | None = None,
+    grow: bool = False,
     head: int = HEAD,
     format: Format = AUTOMATIC,
     plan: Plan | None = None,
@@ -65,6 +66,11 @@ def prepared(
     or `ignore`. Target and task are guessed where that is safe. Of arrays, columns are named "0",
     "1", … and `target` may count from the end.
 
+    Categories beyond the slots of their column share one, and rows of further classes cannot be
+    learnt from. With `grow`, and where neither `slots` nor `classes` says how many there are, both
+    make room for themselves, up to 1,000 of a column: a row's x may then be longer than those
+    before, with the new inputs at its end, and the first that needs more has a `growth`.
+
     With the plan of an earlier call nothing is decided again, and no row is held back: a file that
     has grown since is read as it was then.
     """
@@ -77,7 +83,7 @@ def prepared(
     rows = read(source, how) if isinstance(source, str | Path) else rows_of(source, target)
     if plan is None:
         held, first = _held_back(rows, head)
-        wishes = Wishes(numeric, categorical, date, ignore, slots, classes)
+        wishes = Wishes(numeric, categorical, date, ignore, slots, classes, grow)
         plan = _planned(held, first, wishes, target, task, how)
         rows = chain(held, rows)
     encoder = plan.encoder()
@@ -164,8 +170,10 @@ def table(source: Source, *, on_bad: Literal["raise", "skip"] = "raise", **optio
 
 
 def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
-    """Rows of so many inputs as a stream."""
-    x = np.array([row.x for row in rows]).reshape(len(rows), inputs)
+    """Rows of so many inputs as a stream; the last are 0 in rows that came before they were."""
+    x = np.zeros((len(rows), inputs))
+    for index, row in enumerate(rows):
+        x[index, : row.x.size] = row.x.reshape(-1)
     y = np.array([row.y for row in rows], np.float64)
     return Stream(Example(x, y if task == "classification" else y[:, None]))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayestream.streams.columns import (
     KEYS,
+    MOST,
     Head,
     Wishes,
     few,
@@ -34,6 +35,7 @@ class Target(NamedTuple):
     why: str
     classes: tuple[str, ...] = ()  # those of the first rows, in their order
     outputs: int = 1
+    most: int = 0  # classes that there may be in the end
 
 
 def target_of(name: str, task: str | None, head: Head, wishes: Wishes) -> Target:
@@ -51,12 +53,13 @@ def target_of(name: str, task: str | None, head: Head, wishes: Wishes) -> Target
                 "is the task classification?"
             )
         return Target(name, "regression", said_with(f"regression{why}", 0, odd, "no number"))
-    outputs = wishes.classes
+    outputs, most = wishes.classes, 0
     if outputs is None:
         outputs = len(labels) + (0 if head.complete else spare(len(labels)))
         outputs = max(outputs, 2) if head.complete or len(labels) > 1 else _CLASSES
         more = outputs - len(labels)
         room = f", room for {more} more" if more else ""
+        most = MOST if wishes.grow else 0
     elif outputs < len(labels):
         raise ValueError(
             f"classes must be at least {len(labels)}, as many as {name} has in {head.said()}, "
@@ -65,7 +68,8 @@ def target_of(name: str, task: str | None, head: Head, wishes: Wishes) -> Target
     else:
         room = f", of {outputs}"
     found = f"{len(labels)} class{'' if len(labels) == 1 else 'es'}{room}"
-    return Target(name, "classification", f"classification{why}, {found}", labels, outputs)
+    said = f"classification{why}, {found}"
+    return Target(name, "classification", said, labels, outputs, max(most, outputs))
 
 
 def guessed_target(names: Collection[str]) -> str | None:
