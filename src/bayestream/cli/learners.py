@@ -28,9 +28,11 @@ Method = Annotated[
 ]
 Rank = Annotated[int | None, typer.Option(help="The rank of lofi and its kin.")]
 Hidden = Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,50.")]
+Noise = Annotated[
+    float | None, typer.Option(help="Variance of the standardised target; learnt if not given.")
+]
 
-
-SELF_TUNING = "self-tuning"
+SELF_TUNING = "self_tuning"
 
 # In standard deviations of the forecast, where the noise is Gaussian; a t has no need of it.
 OUTLIER_THRESHOLD = 4.0
@@ -122,6 +124,16 @@ def built(
         return self_tuning(sizes, believed, **chosen.options)
     space = estimators.SPACES.get(chosen.method, {})
     return tune.build(chosen.method, models.mlp(sizes), believed, {}, space, chosen.options)
+
+
+def sentence(source: Source, method: str, learner: Estimator) -> str:
+    """What learns from what, for people."""
+    return f"{method}, {learner.model.size:,} weights, {source.sentence()}"
+
+
+def summary(source: Source, method: str, learner: Estimator) -> dict[str, Any]:
+    """The same, for machines."""
+    return {"method": method, "weights": learner.model.size, **source.summary()}
 
 
 def drifts(chosen: Settings) -> list[float]:

@@ -15,7 +15,7 @@ import typer
 from bayestream.cli import learners, reading
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import journal_for
-from bayestream.cli.outputs import Screen
+from bayestream.cli.outputs import Json, Screen
 from bayestream.cli.resume import newest, run_notes
 from bayestream.cli.sidecar import checked_level, describe
 from bayestream.cli.sources import Source, of_encoder
@@ -53,6 +53,7 @@ def predict(
     thousands: reading.Thousands = None,
     header: reading.Header = None,
     encoding: reading.Encoding = None,
+    as_json: Json = False,
 ) -> None:
     """Forecast rows with what a run has learnt; nothing is learnt from them.
 
@@ -80,7 +81,7 @@ def predict(
     chosen = learners.Settings(**notes["learner"])
     learner = learners.learner(source, notes["sizes"], chosen)
     state = checkpoint.filled(file, learner).state
-    console = Screen()
+    console = Screen(as_json)
     console.lines(
         [*(source.plan.files if source.plan else ()), f"{chosen.method}, from {file.path}"]
     )
@@ -100,6 +101,9 @@ def predict(
         console.print(line, markup=False)
     console.lines(source.notes())
     console.print(f"wrote {journal.count:,} forecasts to {out / 'forecasts.csv'}")
+    summary = {**learners.summary(source, chosen.method, learner), "checkpoint": file.path}
+    files = [out / name for name in (*journal.files(), "forecasts.json")]
+    console.report({**summary, "scores": journal.scores(chosen.method)}, journal.counts(), files)
 
 
 def _opened(notes: Mapping[str, Any], data: str, given: Format, ignore: Sequence[str]) -> Source:

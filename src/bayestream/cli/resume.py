@@ -28,7 +28,7 @@ from bayestream.streams.tables import Unreadable
 from bayestream.types import Estimator, State
 
 # Options that may differ from one call to the next; what the data say is checked row by row.
-_FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config"}
+_FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config", "as_json"}
 
 
 class Place(NamedTuple):

@@ -56,17 +56,31 @@ class Source(NamedTuple):
         """How it is read, and why so, a line each."""
         return [] if self.plan is None else self.plan.lines()
 
+    def sentence(self) -> str:
+        """What a network for it must look like, for people."""
+        several = "s" if self.outputs > 1 else ""
+        return f"{self.inputs} inputs, {self.task} of {self.outputs} output{several}"
+
+    def summary(self) -> dict[str, Any]:
+        """The same, for machines."""
+        return {"inputs": self.inputs, "task": self.task, "outputs": self.outputs}
+
     def notes(self) -> list[str]:
         """What was odd about the rows so far, a line each."""
         return [] if self.encoder is None else self.encoder.notes()
 
-    def stream(self) -> tuple[Stream, list[Unreadable]]:
+    def read(self) -> tuple[list[Encoded], list[Unreadable]]:
         """All of it in memory, and what could not be read."""
         rows = list(self.rows)
         good = [row for row in rows if isinstance(row, Encoded)]
         bad = [row for row in rows if isinstance(row, Unreadable)]
         if not good:
             raise ValueError(f"no row could be read; the first: {bad[0].place}: {bad[0].reason}.")
+        return good, bad
+
+    def stream(self) -> tuple[Stream, list[Unreadable]]:
+        """The same as a stream."""
+        good, bad = self.read()
         return tables.stacked(good, self.task, self.inputs), bad
 
 
