@@ -139,6 +139,20 @@ def test_features_are_numbers_booleans_and_text_and_nothing_else():
         features.learn({"when": [1, 2]})
 
 
+def test_refused_updates_are_counted_and_warned_of_once():
+    model = BayesNetRegressor(hidden=2, method="vdekf", noise=1e-310)  # its inverse is infinite
+    with pytest.warns(RuntimeWarning, match=r"^3 of 3 updates would not have been finite") as said:
+        for number in range(4):
+            model.predict_one({"a": 1.0}) if number == 3 else None
+            model.learn_one({"a": number}, number)
+        model.predict_one({"a": 1.0})
+    assert (model.refused, len(said)) == (4, 1)
+    with pytest.warns(RuntimeWarning, match=r"^64 of 64 updates"):  # though nobody asks
+        other = model.clone()
+        for number in range(65):
+            other.learn_one({"a": number}, number)
+
+
 def test_bad_settings_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match=r"^method must be one of .*, got 'lofy'"):
         BayesNetRegressor(method="lofy")
