@@ -125,7 +125,7 @@ def bandit(
         *written(out / "totals.parquet", results.save),
         *written(out / "totals.png", lambda path: plots.curves(results).savefig(path, dpi=130)),
     ]
-    console.print("wrote", *map(str, files))
+    console.print("wrote", *map(str, files), markup=False)
     return console.report({**about, "policies": worth}, {"games": len(found)}, files)
 
 

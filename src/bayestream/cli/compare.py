@@ -95,14 +95,17 @@ def compare(
     sizes = learners.layers(source, hidden)
     chosen = {name: _learner(source, sizes, name, rank, noise) for name in names}
     console.lines([f"{len(rows):,} rows, {source.sentence()}"])
+    (out / "compare.png").unlink(missing_ok=True)  # an earlier call's
     outcomes: dict[str, Outcome] = {}
     with Progress("comparing", total=len(chosen) * len(rows), show=True) as bar:
         for name, learner in chosen.items():
+            if INTERRUPTS.requested:
+                break
             bar.label = name
             journal = journal_for(source, window, out / name, level=level)
             spent = _learn_all(learner, source, rows, journal, bar, seed)
-            if INTERRUPTS.requested:
-                for file in journal.files():  # of half the rows
+            if journal.count < len(rows):  # interrupted: half its forecasts are of no use
+                for file in journal.files():
                     (out / name / file).unlink()
                 break
             outcomes[name] = Outcome(journal, 1e6 * spent / len(rows))
@@ -111,7 +114,7 @@ def compare(
     scores = _scores(outcomes)
     files = _shown(outcomes, scores, source, level, out, console)
     counts = {"rows": len(rows), "skipped": len(bad), "methods": len(outcomes)}
-    console.report({**source.summary(), "level": level, "methods": scores}, counts, files)
+    console.report({**source.summary(), "level": level, "scores": scores}, counts, files)
     refused = [(each.journal.refused, each.journal.updates) for each in outcomes.values()]
     if refused and all(is_most(*each) for each in refused):
         check_most(*refused[0])
@@ -137,7 +140,7 @@ def _shown(
         files += written(out / "compare.png", lambda path: _draw(journals, path))
     else:
         console.print(first.unscored())
-    console.print("wrote", *map(str, [*files, out / "METHOD" / "forecasts.csv"]))
+    console.print("wrote", *map(str, [*files, out / "METHOD" / "forecasts.csv"]), markup=False)
     for name, journal in journals.items():
         files += [out / name / file for file in journal.files()]
         if journal.refused:

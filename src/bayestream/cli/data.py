@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from bayestream.cli.errors import plainly
 from bayestream.cli.interrupts import INTERRUPTS
@@ -23,10 +24,11 @@ def list_names(as_json: Json = False) -> None:
 
     **Example:** `bayestream data list`
     """
-    console, table = Screen(as_json), Table("name", "where")
+    console, table = Screen(as_json), Table("name")
+    table.add_column("where", overflow="fold")
     found = {name: datasets.where(name) for name in datasets.NAMES}
     for name, folder in found.items():
-        table.add_row(name, "not on this machine" if folder is None else str(folder))
+        table.add_row(name, Text("not on this machine" if folder is None else str(folder)))
     console.print(table)
     there = sum(folder is not None for folder in found.values())
     console.report(found, {"found": there, "missing": len(found) - there})

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 from rich.table import Table
+from rich.text import Text
 
 from bayestream.cli.cache import programs
 from bayestream.cli.outputs import Json, Screen
@@ -104,7 +105,7 @@ def _used(about: dict[str, Any]) -> Table:
     table.add_row("devices", "\n".join(about["devices"]))
     for name, (folder, size) in ((n, f.values()) for n, f in about["folders"].items()):
         said = "not kept (BAYESTREAM_CACHE=off)"
-        table.add_row(name, said if folder is None else f"{folder}, {size / 2**20:,.1f} MB")
+        table.add_row(name, Text(said if folder is None else f"{folder}, {size / 2**20:,.1f} MB"))
     return table
 
 
@@ -112,7 +113,8 @@ def _extras(extras: dict[str, Any]) -> Table:
     table = Table("extra", "for", "packages")
     for name, extra in extras.items():
         have = ", ".join(f"{package} {found}" for package, found in extra["packages"].items())
-        table.add_row(name, extra["for"], have if extra["installed"] else extra["install"])
+        # Not markup: [plot] is no style.
+        table.add_row(name, extra["for"], Text(have if extra["installed"] else extra["install"]))
     return table
 
 
@@ -128,5 +130,5 @@ def _data_sets(found: dict[str, Path | None]) -> Table:
     table = Table("data sets")
     table.add_column("where", overflow="fold")
     for place, names in places.items():
-        table.add_row(", ".join(names), place)
+        table.add_row(", ".join(names), Text(place))
     return table

@@ -23,7 +23,8 @@ Method = Annotated[
     typer.Option(
         help="One of "
         + ", ".join(estimators.REGISTRY)
-        + "; unless given, an average over settings of lofi that were measured (`run`), or lofi."
+        + "; unless given, an average over settings of lofi that were measured (`run`), or lofi.",
+        autocompletion=lambda: [*estimators.REGISTRY],
     ),
 ]
 Rank = Annotated[int | None, typer.Option(help="The rank of lofi and its kin.")]

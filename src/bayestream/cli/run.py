@@ -150,7 +150,7 @@ def run(
     files = [out / name for name in (*journal.files(), "forecasts.json")]
     if journal.count and not journal.unscored():
         files += written(out / "scores.png", lambda path: _draw(journal, chosen.method, path))
-    console.print("wrote", *map(str, files))
+    console.print("wrote", *map(str, files), markup=False)
     summary = {**learners.summary(source, chosen.method, learner), **journal.summary(chosen.method)}
     console.report(summary, journal.counts(), files)
     check_most(journal.refused, journal.updates)

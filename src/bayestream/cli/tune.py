@@ -108,7 +108,7 @@ def tune(
             lambda partial: plots.search(found.history).savefig(partial, dpi=130),
         ),
     ]
-    console.print("wrote", *map(str, files))
+    console.print("wrote", *map(str, files), markup=False)
     summary = learners.summary(source, chosen.method, baseline)
     summary |= {"objective": aim, "nlpd": found.value, "defaults_nlpd": found.baseline}
     options = {**found.fixed, **found.best}
