@@ -82,7 +82,7 @@ def test_compare_scores_each_method_as_run_does(run, table, tmp_path):
     assert scores["running mean"] == run[1]["summary"]["scores"]["running mean"]
     assert scores["ogd"]["microseconds"] > 0
     assert "y target regression (guessed from numbers)" in said
-    assert "1 rows could not be read; the first: t.csv line 82" in said
+    assert "1 row could not be read; the first: t.csv line 82" in said
     one, other = (folder / "forecasts.csv" for folder in (run[0] / "out", tmp_path / "vdekf"))
     assert one.read_text().splitlines()[0] == other.read_text().splitlines()[0]
     assert str(tmp_path / "compare.png") in found["files"]

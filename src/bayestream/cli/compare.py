@@ -86,12 +86,7 @@ def compare(
     names = _names(methods)
     source = sources.opened(data, target=target, task=task, reading=reading, limit=limit)
     console = Screen(as_json)
-    console.lines(source.said())
-    with INTERRUPTS.waiting():
-        rows, bad = source.read()
-    if bad:
-        console.lines([f"{len(bad)} rows could not be read; the first: {bad[0].place}"])
-    console.lines(source.notes())
+    rows, bad = source.read(console)
     sizes = learners.layers(source, hidden)
     chosen = {name: _learner(source, sizes, name, rank, noise) for name in names}
     console.lines([f"{len(rows):,} rows, {source.sentence()}"])

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.outputs import Screen
 from bayestream.cli.reading import AS_IT_IS, Reading, named_as_options
 from bayestream.streams import datasets, files, river_sets, tables
 from bayestream.streams.encoder import Encoded, Encoder
@@ -69,19 +70,20 @@ class Source(NamedTuple):
         """What was odd about the rows so far, a line each."""
         return [] if self.encoder is None else self.encoder.notes()
 
-    def read(self) -> tuple[list[Encoded], list[Unreadable]]:
-        """All of it in memory, and what could not be read."""
-        rows = list(self.rows)
+    def read(self, console: Screen) -> tuple[list[Encoded], list[Unreadable]]:
+        """All of it in memory, and what could not be read; the screen has how, and what was odd."""
+        console.lines(self.said())
+        with INTERRUPTS.waiting():
+            rows = list(self.rows)
         good = [row for row in rows if isinstance(row, Encoded)]
         bad = [row for row in rows if isinstance(row, Unreadable)]
         if not good:
             raise ValueError(f"no row could be read; the first: {bad[0].place}: {bad[0].reason}.")
+        if bad:
+            some = f"{len(bad)} row{'s' if len(bad) > 1 else ''} could not be read"
+            console.lines([f"{some}; the first: {bad[0].place}"])
+        console.lines(self.notes())
         return good, bad
-
-    def stream(self) -> tuple[Stream, list[Unreadable]]:
-        """The same as a stream."""
-        good, bad = self.read()
-        return tables.stacked(good, self.task, self.inputs), bad
 
 
 def opened(

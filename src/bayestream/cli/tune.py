@@ -15,6 +15,7 @@ from bayestream.cli.outputs import Json, Screen, written
 from bayestream.cli.reading import AS_IT_IS, Reading, reads_tables
 from bayestream.evaluation import plots
 from bayestream.networks import models
+from bayestream.streams.tables import stacked
 from bayestream.tuning import tune as tuning
 from bayestream.types import Stream
 
@@ -60,12 +61,8 @@ def tune(
     """
     source = sources.opened(data, target=target, task=task, reading=reading, limit=limit)
     console = Screen(as_json)
-    console.lines(source.said())
-    with INTERRUPTS.waiting():
-        stream, bad = source.stream()
-    if bad:
-        console.lines([f"{len(bad)} rows could not be read; the first: {bad[0].place}"])
-    console.lines(source.notes())
+    rows, bad = source.read(console)
+    stream = stacked(rows, source.task, source.inputs)
     chosen = learners.settings(method, rank=rank, given=given or ())
     sizes = learners.layers(source, hidden)
     baseline = learners.learner(source, sizes, chosen)
