@@ -138,9 +138,10 @@ RESULTS = bs.Results.of(
         ("pyarrow", "data", lambda path: bs.streams.table(path / "t.parquet", target="y")),
         ("pooch", "data", lambda path: bs.streams.mnist()),
         ("river.datasets", "river", lambda path: bs.streams.river("Phishing")),
+        ("safetensors", "checkpoint", lambda path: bs.Checkpoints(path)),
         ("optuna", "tune", lambda path: bs.tune.tune("lofi", None, None, None)),
     ],
-    ids=["pictures", "results", "parquet", "downloads", "river", "tune"],
+    ids=["pictures", "results", "parquet", "downloads", "river", "checkpoint", "tune"],
 )
 def test_an_extra_that_is_missing_is_named_with_the_line_that_installs_it(
     package, extra, act, monkeypatch, tmp_path

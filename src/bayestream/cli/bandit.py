@@ -125,7 +125,8 @@ def bandit(
         *written(out / "totals.parquet", results.save),
         *written(out / "totals.png", lambda path: plots.curves(results).savefig(path, dpi=130)),
     ]
-    console.print("wrote", *map(str, files), markup=False)
+    if files:
+        console.print("wrote", *map(str, files), markup=False)
     return console.report({**about, "policies": worth}, {"games": len(found)}, files)
 
 

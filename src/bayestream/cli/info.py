@@ -49,12 +49,11 @@ def info(as_json: Json = False) -> None:
 
 
 def _gathered() -> dict[str, Any]:
-    cache = datasets.cache()
     kept = programs() or os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    folders = {"downloads": cache, "programs": None if kept is None else Path(kept)}
+    folders = {"cache": datasets.cache(), "programs": None if kept is None else Path(kept)}
+    versions = {name: _version(name) for name in _CORE}
     return {
-        "versions": {name: _version(name) for name in _CORE}
-        | {"python": platform.python_version()},
+        "versions": {**versions, "python": platform.python_version()},
         "kernels": {"in_use": kernels.in_use(), "instruction_set": kernels.instruction_set()},
         "devices": [f"{device.platform}: {device.device_kind}" for device in jax.devices()],
         "extras": {name: _extra(name) for name in EXTRAS},
