@@ -103,8 +103,8 @@ def _used(about: dict[str, Any]) -> Table:
     table.add_row("kernels", said)
     table.add_row("devices", "\n".join(about["devices"]))
     for name, (folder, size) in ((n, f.values()) for n, f in about["folders"].items()):
-        said = "not kept (BAYESTREAM_CACHE=off)"
-        table.add_row(name, Text(said if folder is None else f"{folder}, {size / 2**20:,.1f} MB"))
+        kept = f"{folder}, {size / 2**20:,.1f} MB" if folder else "not kept (BAYESTREAM_CACHE=off)"
+        table.add_row(name, Text(kept))
     return table
 
 
@@ -121,11 +121,8 @@ def _data_sets(found: dict[str, Path | None]) -> Table:
     """By the folder that they are in: a dozen of them are in the same."""
     places: dict[str, list[str]] = {}
     for name, folder in found.items():
-        if folder is None:
-            place = "bayestream data get NAME"
-        else:
-            place = str(folder.parents[name.startswith("uci/")] if "river/" not in name else folder)
-        places.setdefault(place, []).append(name)
+        above = None if folder is None else folder.parents[name.count("/")]
+        places.setdefault(str(above or "bayestream data get NAME"), []).append(name)
     table = Table("data sets")
     table.add_column("where", overflow="fold")
     for place, names in places.items():

@@ -171,13 +171,8 @@ class Journal:
 
     def counts(self) -> dict[str, int]:
         """For machines: rows that were forecast, and those not read or not learnt from."""
-        skipped = self._skips - self.refused
-        return {
-            "rows": self.count,
-            "labels": self.updates,
-            "skipped": skipped,
-            "refused": self.refused,
-        }
+        read = {"rows": self.count, "labels": self.updates}
+        return {**read, "skipped": self._skips - self.refused, "refused": self.refused}
 
     @property
     def header(self) -> Sequence[str]:
@@ -243,9 +238,8 @@ class Journal:
         recent = self.scores(method, recent=True)
         for name, scores in self.scores(method).items():
             for metric, value in scores.items():
-                table.add_row(
-                    name, metric.replace("_", " "), f"{value:.4g}", f"{recent[name][metric]:.4g}"
-                )
+                last = recent[name][metric]
+                table.add_row(name, metric.replace("_", " "), f"{value:.4g}", f"{last:.4g}")
         return table
 
     def scores(self, method: str, *, recent: bool = False) -> dict[str, dict[str, float]]:
@@ -283,9 +277,7 @@ class Journal:
     def _joined(self) -> NDArray[Any]:
         return np.array(self._all).reshape(-1, len(self._writer.losses))
 
-    def _columns(
-        self, losses: NDArray[Any]
-    ) -> Iterator[tuple[NDArray[Any], tuple[tuple[str, str], float]]]:
+    def _columns(self, losses: NDArray[Any]) -> Iterator[tuple[NDArray[Any], Any]]:
         """Each loss of all rows, with its name and power."""
         return zip(losses.T, self._writer.losses.items(), strict=True)
 
