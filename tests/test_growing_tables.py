@@ -135,7 +135,7 @@ def source_of(path):
     )
 
 
-@pytest.mark.parametrize("method", ["vdekf", pytest.param("self-tuning", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["vdekf", pytest.param("self_tuning", marks=pytest.mark.slow)])
 def test_growing_for_a_name_that_never_comes_again_is_never_having_grown(tmp_path, method):
     """The new city's own row has no label: it makes the network grow, and teaches nothing."""
     rows = [{**row, "kind": f"kind {n % 3}"} for n, row in enumerate(rows_with_new_names(60))]
@@ -146,7 +146,7 @@ def test_growing_for_a_name_that_never_comes_again_is_never_having_grown(tmp_pat
             rows[place] = {**rows[place], "city": city, "kind": "NA"}
         source = source_of(written(tmp_path / "t.csv", rows))
         began = learners.layers(source, "3")
-        chosen = learners.settings(method, rank=3 if method == "self-tuning" else None)
+        chosen = learners.settings(method, rank=3 if method == "self_tuning" else None)
         make = partial(learners.learner, source, chosen=chosen, began=began)
         belief, parts = Growing(make, began, seed=0), []
         belief.begin()

@@ -139,6 +139,23 @@ def test_features_are_numbers_booleans_and_text_and_nothing_else():
         features.learn({"when": [1, 2]})
 
 
+def taught_nothing(model, count, *, asked):
+    for number in range(count):
+        if asked:
+            model.predict_one({"a": 1.0})
+        model.learn_one({"a": number}, number)
+
+
+def test_refused_updates_are_counted_and_warned_of_once():
+    model = BayesNetRegressor(hidden=2, method="vdekf", noise=1e-310)  # its inverse is infinite
+    with pytest.warns(RuntimeWarning, match=r"^1 of 1 updates would not have been") as said:
+        taught_nothing(model, 4, asked=True)
+    assert (model.refused, len(said)) == (4, 1)
+    model = model.clone()
+    with pytest.warns(RuntimeWarning, match=r"^64 of 64 updates"):
+        taught_nothing(model, 65, asked=False)
+
+
 def test_bad_settings_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match=r"^method must be one of .*, got 'lofy'"):
         BayesNetRegressor(method="lofy")

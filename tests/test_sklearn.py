@@ -55,6 +55,13 @@ def test_numbers_come_in_their_own_units_with_their_doubt(fitted):
         fitted.predict_interval(X, level=2)
 
 
+def test_refused_updates_are_counted_and_warned_of_once():
+    model = regressor(hidden=2, method="vdekf", noise=1e-310)  # its inverse is infinite
+    with pytest.warns(RuntimeWarning, match=rf"^{len(X)} of {len(X)} updates would not") as said:
+        model.fit(X, Y).partial_fit(X[:3], Y[:3])
+    assert (model.refused, len(said)) == (len(X) + 3, 1)
+
+
 def test_a_weight_of_two_is_the_row_twice_wherever_it_stands():
     weights = RNG.integers(0, 4, size=len(X))
     weighted = classifier().fit(X, LABELS, sample_weight=weights).predict_proba(X)

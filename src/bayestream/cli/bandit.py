@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ from bayestream import likelihoods
 from bayestream.checks import check_choice
 from bayestream.cli import learners
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.outputs import Screen, whole
+from bayestream.cli.outputs import Json, Screen, written
 from bayestream.decisions import Bandit, bandits, policies
 from bayestream.evaluation import Results, plots
 from bayestream.progress import Progress
@@ -70,6 +69,7 @@ def bandit(
     delay: Annotated[int, typer.Option(min=0, help="Steps until a reward is seen.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the first game.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("out/bandit"),
+    as_json: Json = False,
 ) -> None:
     """Pull arms, see only what they pay, and learn which to pull.
 
@@ -85,7 +85,7 @@ def bandit(
 
     `bayestream bandit --env mnist --rewards one-pays --policy greedy --hidden 200 --steps 8000`
     """
-    console = Screen()
+    console = Screen(as_json)
     make = check_choice("--env", env, ENVIRONMENTS)
     chosen = {
         name: check_choice("--policy", name, POLICIES)()
@@ -114,18 +114,20 @@ def bandit(
                 found.append(bandits.totals(name, trial, jax.tree.map(np.asarray, plays)))
                 spent[name].append((time.perf_counter() - begin) / steps)
                 bar.advance(1)
+    about = {"env": env, "steps": steps, "method": settings.method}
     if not found:
-        return console.print("interrupted before the first game was over")
+        console.print("interrupted before the first game was over")
+        return console.report({**about, "policies": {}}, {"games": 0})
     results = Results.joined(found)
-    console.print(_table(results, spent, f"{env}, {steps:,} steps, {settings.method}"))
-    written = []
-    with suppress(ImportError), whole(out / "totals.parquet") as partial:
-        results.save(partial)
-        written.append(out / "totals.parquet")
-    with suppress(ImportError), whole(out / "totals.png") as partial:
-        plots.curves(results).savefig(partial, dpi=130)
-        written.append(out / "totals.png")
-    return console.print("wrote", *map(str, written))
+    worth = _worth(results, spent)
+    console.print(_table(worth, f"{env}, {steps:,} steps, {settings.method}"))
+    files = [
+        *written(out / "totals.parquet", results.save),
+        *written(out / "totals.png", lambda path: plots.curves(results).savefig(path, dpi=130)),
+    ]
+    if files:
+        console.print("wrote", *map(str, files), markup=False)
+    return console.report({**about, "policies": worth}, {"games": len(found)}, files)
 
 
 def _of_images(stream: Stream, seed: int, steps: int) -> Bandit:
@@ -139,18 +141,28 @@ def _learner(
     return learners.built(sizes, likelihood, chosen)
 
 
-def _table(results: Results, spent: dict[str, list[float]], title: str) -> Table:
+def _worth(results: Results, spent: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
+    """Of each policy the mean total reward and regret of its games, and their standard errors."""
+    last = results.where(step=int(results["step"].max())).averaged()
+    found: dict[str, dict[str, Any]] = {}
+    for name in results.unique("method"):
+        own = last.where(method=name)
+        times = spent[name][1:] or spent[name]  # the first compiles
+        worth: dict[str, Any] = {"games": int(own["trials"][0])}
+        worth["microseconds"] = 1e6 * float(np.median(times))
+        for metric in ("reward", "regret"):
+            row = own.where(metric=metric)
+            worth[metric] = {key: float(row[key][0]) for key in ("mean", "error")}
+        found[name] = worth
+    return found
+
+
+def _table(worth: dict[str, dict[str, Any]], title: str) -> Table:
     shown = Table(title=title)
     for column in ("policy", "reward", "regret", "games", "µs a step"):
         shown.add_column(column, justify="left" if column == "policy" else "right")
-    last = results.where(step=int(results["step"].max())).averaged()
-    for name in results.unique("method"):
-        own = last.where(method=name)
-        cells = []
-        for metric in ("reward", "regret"):
-            row = own.where(metric=metric)
-            cells.append(f"{row['mean'][0]:,.1f} ± {row['error'][0]:.1f}")
-        games = int(own["trials"][0])
-        times = spent[name][1:] or spent[name]  # the first compiles
-        shown.add_row(name, *cells, str(games), f"{1e6 * float(np.median(times)):,.0f}")
+    for name, own in worth.items():
+        totals = (own[metric] for metric in ("reward", "regret"))
+        cells = (f"{total['mean']:,.1f} ± {total['error']:.1f}" for total in totals)
+        shown.add_row(name, *cells, str(own["games"]), f"{own['microseconds']:,.0f}")
     return shown

@@ -14,17 +14,24 @@ from bayestream.streams import datasets
 _MOST = 256 * 2**20  # bytes; a command's programs take about 200,000
 
 
+def programs() -> Path | None:
+    """Where compiled programs are kept; None where that is switched off or arranged otherwise."""
+    chosen = os.environ.get("BAYESTREAM_CACHE", "")
+    if chosen == "off" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return None
+    return Path(chosen or datasets.cache(), f"programs-{_machine()}")
+
+
 def keep_programs() -> None:
-    """Keep what is compiled; not where that is switched off, arranged otherwise or not allowed.
+    """Keep what is compiled, where there is a folder for it that can be written to.
 
     Beyond 256 MB, what has not been used for longest goes. JAX would see to that itself, but needs
     another package for it.
     """
-    chosen = os.environ.get("BAYESTREAM_CACHE", "")
-    if chosen == "off" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
     with suppress(OSError, RuntimeError):  # a folder that cannot be written to, or no home
-        folder = Path(chosen or datasets.cache(), f"programs-{_machine()}")
+        folder = programs()
+        if folder is None:
+            return
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             jax.config.update("jax_compilation_cache_dir", str(folder))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from bayestream.cli.errors import plainly
 from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.outputs import Json, Screen
 from bayestream.streams import datasets
 
 app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
@@ -17,16 +18,20 @@ Name = Annotated[str, typer.Argument(help="A name from `bayestream data list`.")
 
 
 @app.command("list")
-def list_names() -> None:
+@plainly
+def list_names(as_json: Json = False) -> None:
     """Every data set, and where it lies on this machine.
 
     **Example:** `bayestream data list`
     """
-    table = Table("name", "where")
-    for name in datasets.NAMES:
-        found = datasets.where(name)
-        table.add_row(name, "not on this machine" if found is None else str(found))
-    Console().print(table)
+    console, table = Screen(as_json), Table("name")
+    table.add_column("where", overflow="fold")
+    found = {name: datasets.where(name) for name in datasets.NAMES}
+    for name, folder in found.items():
+        table.add_row(name, Text("not on this machine" if folder is None else str(folder)))
+    console.print(table)
+    there = sum(folder is not None for folder in found.values())
+    console.report(found, {"found": there, "missing": len(found) - there})
 
 
 @app.command()
@@ -44,6 +49,7 @@ def get(name: Name) -> None:
 
 
 @app.command()
+@plainly
 def where(name: Name) -> None:
     """The folder of a data set.
 

@@ -11,8 +11,8 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeRemainingCol
 from rich.table import Table
 
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.outputs import Screen, whole
-from bayestream.experiments import piecewise
+from bayestream.cli.outputs import Screen, written
+from bayestream.experiments import piecewise, piecewise_plots
 from bayestream.experiments.piecewise import LENGTH, SETTINGS, TASKS, Outcome
 
 _PICTURES = ("fits.png", "errors.png")
@@ -69,14 +69,8 @@ def _table(outcomes: dict[str, Outcome]) -> Table:
 
 
 def _pictures(outcomes: dict[str, Outcome], seed: int, out: Path) -> list[Path]:
-    try:
-        from bayestream.experiments import piecewise_plots
-    except ImportError:
-        typer.echo("No pictures without matplotlib: pip install 'bayestream[plot]'", err=True)
-        return []
     fits, errors = (out / name for name in _PICTURES)
-    with whole(fits) as path:
-        piecewise_plots.fits(outcomes, seed, path)
-    with whole(errors) as path:
-        piecewise_plots.errors(outcomes, path)
-    return [fits, errors]
+    return [
+        *written(fits, lambda path: piecewise_plots.fits(outcomes, seed, path)),
+        *written(errors, lambda path: piecewise_plots.errors(outcomes, path)),
+    ]

@@ -12,12 +12,16 @@ from bayestream.cli.interrupts import EXIT_CODE, INTERRUPTS
 def main() -> None:
     """The `bayestream` command, which ends with exit code 130 if it was interrupted."""
     INTERRUPTS.install()
-    from bayestream.cli.cache import keep_programs  # imports take seconds
-    from bayestream.cli.main import application
+    from bayestream.cli.main import COMMANDS, application, being_completed  # imports take time
 
-    keep_programs()
+    typed = being_completed()
+    named = [word for word in (typed or sys.argv)[1:2] if word in COMMANDS]
+    if named and not typed:
+        from bayestream.cli.cache import keep_programs
+
+        keep_programs()
     try:
-        application(*sys.argv[1:2])()
+        application(named)()
     except SystemExit as end:
         INTERRUPTS.ignore()
         # A shutdown takes a third of a second, and would still change the code if Ctrl-C has ended

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from bayestream.cli.appended import Appended, Mark, content_until
 from bayestream.cli.sources import Source
-from bayestream.cli.writers import Labels, Numbers, Writer
+from bayestream.cli.writers import SHARES, Labels, Numbers, Writer
 from bayestream.evaluation.changes import Change, Watch
 from bayestream.evaluation.results import Results
 from bayestream.evaluation.summaries import window
@@ -158,6 +158,22 @@ class Journal:
             f"the {WARM_UP + 1}th, when the units of the target are known"
         )
 
+    def summary(self, method: str) -> dict[str, Any]:
+        """For machines: scores, and where the world changed at once."""
+        return {
+            "scores": self.scores(method),
+            "recent": {"rows": self._size, "scores": self.scores(method, recent=True)},
+            "changes": [
+                {"row": row + 1, "since": since + 1, "deviations": strength}
+                for row, since, strength in self._changes
+            ],
+        }
+
+    def counts(self) -> dict[str, int]:
+        """For machines: rows that were forecast, and those not read or not learnt from."""
+        read = {"rows": self.count, "labels": self.updates}
+        return {**read, "skipped": self._skips - self.refused, "refused": self.refused}
+
     @property
     def header(self) -> Sequence[str]:
         """The columns of forecasts.csv."""
@@ -203,9 +219,11 @@ class Journal:
 
     def line(self) -> str:
         """The learner's rolling scores, in words."""
-        found = self._means(self._recent)
-        own = {metric: value for (method, metric), value in found.items() if not method}
-        parts = [f"{metric} {value:.4g}" for metric, value in own.items() if not np.isnan(value)]
+        parts = [
+            f"{metric} {_mean(column, power):.4g}"
+            for column, ((other, metric), power) in self._columns(self._recent)
+            if not other and metric not in SHARES and not np.isnan(column).all()
+        ]
         if not parts:
             return "no score yet"
         return f"{', '.join(parts)} (last {self._size})"
@@ -217,11 +235,24 @@ class Journal:
         table = Table(title=title)
         for column in ("", "score", "all rows", f"last {self._size}"):
             table.add_column(column, justify="left" if column in ("", "score") else "right")
-        recent = self._means(self._recent)
-        for (other, metric), value in self._means(self._joined()).items():
-            last = recent[other, metric]
-            table.add_row(other or method, metric, f"{value:.4g}", f"{last:.4g}")
+        recent = self.scores(method, recent=True)
+        for name, scores in self.scores(method).items():
+            for metric, value in scores.items():
+                last = recent[name][metric]
+                table.add_row(name, metric.replace("_", " "), f"{value:.4g}", f"{last:.4g}")
         return table
+
+    def scores(self, method: str, *, recent: bool = False) -> dict[str, dict[str, float]]:
+        """Of the method and of what it is compared with, over all rows or over the last ones."""
+        found: dict[str, dict[str, float]] = {}
+        losses = self._recent if recent else self._joined()
+        for column, ((other, metric), power) in self._columns(losses):
+            own = found.setdefault(other or method, {})
+            own[metric] = _mean(column, power)
+            if metric == "rmse":  # which one absurd target can make say nothing of all others
+                known = column[~np.isnan(column)]
+                own["median_error"] = float(np.median(known)) if known.size else np.nan
+        return found
 
     def results(self, method: str) -> Results:
         """Rolling scores as a tidy table."""
@@ -236,20 +267,19 @@ class Journal:
                 trial=0,
                 step=np.arange(1, len(losses) + 1),
                 task=np.cumsum(changed),  # a picture marks where it grows
-                value=rolling.of(losses[:, index] ** power) ** (1 / power),
+                value=rolling.of(column**power) ** (1 / power),
             )
-            for index, ((other, metric), power) in enumerate(self._writer.losses.items())
+            for column, ((other, metric), power) in self._columns(losses)
+            if metric not in SHARES
         ]
         return Results.joined(parts)
 
     def _joined(self) -> NDArray[Any]:
         return np.array(self._all).reshape(-1, len(self._writer.losses))
 
-    def _means(self, losses: NDArray[Any]) -> dict[tuple[str, str], float]:
-        found: dict[tuple[str, str], float] = {}
-        for column, (name, power) in zip(losses.T, self._writer.losses.items(), strict=True):
-            found[name] = _mean(column, power)
-        return found
+    def _columns(self, losses: NDArray[Any]) -> Iterator[tuple[NDArray[Any], Any]]:
+        """Each loss of all rows, with its name and power."""
+        return zip(losses.T, self._writer.losses.items(), strict=True)
 
 
 def _mean(losses: NDArray[Any], power: float) -> float:

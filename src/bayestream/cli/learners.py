@@ -13,7 +13,7 @@ import typer
 from bayestream import estimators, likelihoods
 from bayestream.averaging import SETTINGS, self_tuning
 from bayestream.checks import check_choice
-from bayestream.cli.sources import Source
+from bayestream.cli.sources import Source, network
 from bayestream.networks import models
 from bayestream.tuning import tune
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood
@@ -23,14 +23,17 @@ Method = Annotated[
     typer.Option(
         help="One of "
         + ", ".join(estimators.REGISTRY)
-        + "; unless given, an average over settings of lofi that were measured (`run`), or lofi."
+        + "; unless given, an average over settings of lofi that were measured (`run`), or lofi.",
+        autocompletion=lambda: [*estimators.REGISTRY],
     ),
 ]
 Rank = Annotated[int | None, typer.Option(help="The rank of lofi and its kin.")]
 Hidden = Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,50.")]
+Noise = Annotated[
+    float | None, typer.Option(help="Variance of the standardised target; learnt if not given.")
+]
 
-
-SELF_TUNING = "self-tuning"
+SELF_TUNING = "self_tuning"
 _FIXED = ("hilofi", "slang")  # what `bs.grow` refuses
 
 # In standard deviations of the forecast, where the noise is Gaussian; a t has no need of it.
@@ -152,6 +155,19 @@ def built(
     space = estimators.SPACES.get(chosen.method, {})
     model = models.mlp(sizes, fan_in=fan_in)
     return tune.build(chosen.method, model, believed, {}, space, chosen.options)
+
+
+def sentence(source: Source, method: str, learner: Estimator) -> str:
+    """What learns from what, for people."""
+    weights = f"{method}, {learner.model.size:,} weights"
+    return f"{weights}, {network(source.task, learner.model.inputs[0], learner.model.outputs)}"
+
+
+def summary(source: Source, method: str, learner: Estimator) -> dict[str, Any]:
+    """The same, for machines."""
+    model = learner.model
+    sizes = {"inputs": model.inputs[0], "outputs": model.outputs}
+    return {"method": method, "weights": model.size, **source.summary(), **sizes}
 
 
 def drifts(chosen: Settings) -> list[float]:

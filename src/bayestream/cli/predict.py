@@ -16,7 +16,7 @@ from bayestream.cli import learners, reading
 from bayestream.cli.growing import Growing
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import journal_for
-from bayestream.cli.outputs import Screen
+from bayestream.cli.outputs import Json, Screen
 from bayestream.cli.resume import newest, run_notes
 from bayestream.cli.sidecar import checked_level, describe
 from bayestream.cli.sources import Source, of_encoder
@@ -54,6 +54,7 @@ def predict(
     thousands: reading.Thousands = None,
     header: reading.Header = None,
     encoding: reading.Encoding = None,
+    as_json: Json = False,
 ) -> None:
     """Forecast rows with what a run has learnt; nothing is learnt from them.
 
@@ -82,7 +83,7 @@ def predict(
     make = partial(learners.learner, source, chosen=chosen, began=notes["began"])
     belief = Growing(make, notes["sizes"], seed=notes["call"]["seed"])
     belief.state = checkpoint.filled(file, belief.learner).state
-    console = Screen()
+    console = Screen(as_json)
     console.lines(
         [*(source.plan.files if source.plan else ()), f"{chosen.method}, from {file.path}"]
     )
@@ -102,6 +103,9 @@ def predict(
         console.print(line, markup=False)
     console.lines(source.notes())
     console.print(f"wrote {journal.count:,} forecasts to {out / 'forecasts.csv'}")
+    summary = {**learners.summary(source, chosen.method, belief.learner), "checkpoint": file.path}
+    files = [out / name for name in (*journal.files(), "forecasts.json")]
+    console.report({**summary, "scores": journal.scores(chosen.method)}, journal.counts(), files)
 
 
 def _opened(notes: Mapping[str, Any], data: str, given: Format, ignore: Sequence[str]) -> Source:

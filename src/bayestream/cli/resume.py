@@ -22,13 +22,14 @@ from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal
 from bayestream.cli.sources import Source
 from bayestream.running import checkpoint
+from bayestream.running.envelope import library
 from bayestream.running.folder import File, files, read
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.plans import Plan
 from bayestream.streams.tables import Unreadable
 
 # Options that may differ from one call to the next; what the data say is checked row by row.
-_FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config"}
+_FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config", "as_json"}
 
 
 class Place(NamedTuple):
@@ -46,6 +47,8 @@ class Resumable:
     def __init__(self, folder: Path | None, every: int, call: Mapping[str, Any]) -> None:
         """The newest checkpoint is read, and must be of a call with these options."""
         self._folder, self._every = folder, every
+        if folder is not None:
+            library()  # now, not after a thousand rows
         self._place = self._reading = Place()
         self._file = newest(folder) if folder is not None and files(folder) else None
         self._saved = self.start

@@ -17,7 +17,7 @@ from bayestream.cli import learners, sources
 from bayestream.cli.growing import Growing
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal, journal_for
-from bayestream.cli.outputs import Screen, whole
+from bayestream.cli.outputs import Json, Screen, written
 from bayestream.cli.reading import AS_IT_IS, Reading, reads_tables
 from bayestream.cli.resume import Resumable, call_of
 from bayestream.cli.sidecar import checked_level, describe
@@ -40,9 +40,7 @@ def run(
     method: learners.Method = None,
     rank: learners.Rank = None,
     hidden: learners.Hidden = "50",
-    noise: Annotated[
-        float | None, typer.Option(help="Variance of the standardised target; learnt if not given.")
-    ] = None,
+    noise: learners.Noise = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file from `bayestream tune`.")] = None,
     given: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the method: drift=1e-5.")
@@ -60,6 +58,7 @@ def run(
         Path | None, typer.Option(help="Folder to save the run in, and to go on from.")
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Rows from one checkpoint to the next.")] = 1000,
+    as_json: Json = False,
     reading: Reading = AS_IT_IS,
 ) -> None:
     """Learn from rows one by one, each forecast before it is learnt from.
@@ -122,13 +121,9 @@ def run(
     began = sizes if source.grows else None
     make = partial(learners.learner, source, chosen=chosen, began=began)
     belief = Growing(make, saved.sizes or sizes, seed=seed)
-    console = Screen()
+    console = Screen(as_json)
     console.lines(source.said())
-    inputs, *_, outputs = belief.sizes
-    console.print(
-        f"{chosen.method}, {belief.learner.model.size:,} weights, {inputs} inputs, {source.task} "
-        f"of {outputs} output{'s' if outputs > 1 else ''}"
-    )
+    console.lines([learners.sentence(source, chosen.method, belief.learner)])
     if not grows and source.plan is not None:
         console.print(
             f"a network of {chosen.method} cannot grow: categories that find no room share an "
@@ -154,8 +149,12 @@ def run(
         console.print(line, markup=False)
     console.lines([*source.grown(), *source.notes()])
     describe(out, source, journal.header, level)  # classes that came late have their names now
-    written = [*journal.files(), "forecasts.json", *_picture(journal, chosen.method, out)]
-    console.print("wrote", *(str(out / name) for name in written))
+    files = [out / name for name in (*journal.files(), "forecasts.json")]
+    if journal.count and not journal.unscored():
+        files += written(out / "scores.png", lambda path: _draw(journal, chosen.method, path))
+    console.print("wrote", *map(str, files), markup=False)
+    about = learners.summary(source, chosen.method, belief.learner)
+    console.report({**about, **journal.summary(chosen.method)}, journal.counts(), files)
     check_most(journal.refused, journal.updates)
 
 
@@ -240,15 +239,6 @@ def _blocks(
         yield rows, bad
 
 
-def _picture(journal: Journal, method: str, out: Path) -> list[str]:
-    """The name of the file, if there is anything to draw."""
-    if not journal.count or journal.unscored():
-        return []
-    try:
-        with whole(out / "scores.png") as path:
-            figure = plots.curves(journal.results(method), shares=journal.speeds())
-            figure.savefig(path, dpi=130)
-        return ["scores.png"]
-    except ImportError as error:
-        typer.echo(f"no picture: {error}", err=True)
-        return []
+def _draw(journal: Journal, method: str, path: Path) -> None:
+    figure = plots.curves(journal.results(method), shares=journal.speeds())
+    figure.savefig(path, dpi=130)

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from bayestream.cli.interrupts import INTERRUPTS
+from bayestream.cli.outputs import Screen
 from bayestream.cli.reading import AS_IT_IS, Reading, named_as_options
 from bayestream.streams import datasets, files, river_sets, tables
 from bayestream.streams.encoder import Encoded, Encoder
@@ -67,6 +68,14 @@ class Source(NamedTuple):
         """How it is read, and why so, a line each."""
         return [] if self.plan is None else self.plan.lines()
 
+    def sentence(self) -> str:
+        """What a network for it must look like, for people."""
+        return network(self.task, self.inputs, self.outputs)
+
+    def summary(self) -> dict[str, Any]:
+        """The same, for machines."""
+        return {"inputs": self.inputs, "task": self.task, "outputs": self.outputs}
+
     def notes(self) -> list[str]:
         """What was odd about the rows so far, a line each."""
         return [] if self.encoder is None else self.encoder.notes()
@@ -92,14 +101,25 @@ class Source(NamedTuple):
             late.append(f"{self.encoder.target} has {len(self.names)} classes")
         return [f"the network grew {' and '.join(sizes)}: {', '.join(late)}"] if sizes else []
 
-    def stream(self) -> tuple[Stream, list[Unreadable]]:
-        """All of it in memory, and what could not be read."""
-        rows = list(self.rows)
+    def read(self, console: Screen) -> tuple[list[Encoded], list[Unreadable]]:
+        """All of it in memory, and what could not be read; the screen has how, and what was odd."""
+        console.lines(self.said())
+        with INTERRUPTS.waiting():
+            rows = list(self.rows)
         good = [row for row in rows if isinstance(row, Encoded)]
         bad = [row for row in rows if isinstance(row, Unreadable)]
         if not good:
             raise ValueError(f"no row could be read; the first: {bad[0].place}: {bad[0].reason}.")
-        return tables.stacked(good, self.task, self.inputs), bad
+        if bad:
+            some = f"{len(bad)} row{'s' if len(bad) > 1 else ''} could not be read"
+            console.lines([f"{some}; the first: {bad[0].place}"])
+        console.lines(self.notes())
+        return good, bad
+
+
+def network(task: Task, inputs: int, outputs: int) -> str:
+    """Its sizes and what it is for, in words."""
+    return f"{inputs} inputs, {task} of {outputs} output{'s' if outputs > 1 else ''}"
 
 
 def opened(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +11,11 @@ from bayestream import likelihoods
 from bayestream.checks import check_choice
 from bayestream.cli import learners, sources
 from bayestream.cli.interrupts import INTERRUPTS
-from bayestream.cli.outputs import Screen, whole
+from bayestream.cli.outputs import Json, Screen, written
 from bayestream.cli.reading import AS_IT_IS, Reading, reads_tables
 from bayestream.evaluation import plots
 from bayestream.networks import models
+from bayestream.streams.tables import stacked
 from bayestream.tuning import tune as tuning
 from bayestream.types import Stream
 
@@ -42,6 +42,7 @@ def tune(
     limit: sources.Limit = None,
     seed: Annotated[int, typer.Option(help="Of the search and of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for trials and result.")] = Path("out/tune"),
+    as_json: Json = False,
     reading: Reading = AS_IT_IS,
 ) -> None:
     """Search for the hyper-parameters with the least negative log predictive density.
@@ -59,25 +60,22 @@ def tune(
     `bayestream tune --data my.csv --target price --method lofi --set decay=1.0`
     """
     source = sources.opened(data, target=target, task=task, reading=reading, limit=limit)
-    console = Screen()
-    console.lines(source.said())
-    with INTERRUPTS.waiting():
-        stream, bad = source.stream()
-    if bad:
-        console.lines([f"{len(bad)} rows could not be read; the first: {bad[0].place}"])
-    console.lines(source.notes())
+    console = Screen(as_json)
+    rows, bad = source.read(console)
+    stream = stacked(rows, source.task, source.inputs)
     chosen = learners.settings(method, rank=rank, given=given or ())
     sizes = learners.layers(source, hidden)
-    model = models.mlp(sizes)
+    baseline = learners.learner(source, sizes, chosen)
+    console.lines([learners.sentence(source, chosen.method, baseline)])
     aim = objective or ("validation" if source.at_rest else "prequential")
     check_choice("--objective", aim, {"validation": None, "prequential": None})
     found = tuning.tune(
         chosen.method,
-        model,
+        models.mlp(sizes),
         likelihoods.gaussian if source.task == "regression" else likelihoods.categorical(),
         objective_for(aim, stream, seed),
         fixed=learners.robust(source, chosen).options,
-        baseline=learners.learner(source, sizes, chosen),
+        baseline=baseline,
         trials=trials,
         seed=seed,
         storage=out / "trials.db",
@@ -91,23 +89,33 @@ def tune(
         )
     before = "" if found.baseline is None else f", with the defaults {found.baseline:.4f}"
     console.print(
-        f"{aim} negative log predictive density: {found.value:.4f}{before}; "
-        f"{found.trials} trials, {model.size:,} weights"
+        f"{aim} negative log predictive density: {found.value:.4f}{before}; {found.trials} trials"
     )
     if found.refused:
         console.print(f"{found.refused} trials were given up: most of their updates were refused")
     if found.baseline is not None and found.baseline <= found.value:
         console.print("the defaults are better than all of them, and are what is written")
         found = found._replace(fixed=chosen.options, best={}, value=found.baseline)
-    typer.echo(f"\n{found.python()}\n\n{found.toml()}")
+    console.lines(["", found.python(), "", found.toml()])
     path = out / f"{chosen.method}.toml"
-    with whole(path) as partial:
-        partial.write_text(found.toml(), "utf-8")
-    written = [path]
-    with suppress(ImportError), whole(path.with_suffix(".png")) as partial:
-        plots.search(found.history).savefig(partial, dpi=130)
-        written.append(path.with_suffix(".png"))
-    console.print("wrote", *map(str, written))
+    files = [
+        *written(path, lambda partial: partial.write_text(found.toml(), "utf-8")),
+        *written(
+            path.with_suffix(".png"),
+            lambda partial: plots.search(found.history).savefig(partial, dpi=130),
+        ),
+    ]
+    console.print("wrote", *map(str, files), markup=False)
+    summary = learners.summary(source, chosen.method, baseline)
+    summary |= {"objective": aim, "nlpd": found.value, "defaults_nlpd": found.baseline}
+    options = {**found.fixed, **found.best}
+    counts = {
+        "rows": len(stream),
+        "skipped": len(bad),
+        "trials": found.trials,
+        "refused": found.refused,
+    }
+    console.report({**summary, "options": options}, counts, files)
 
 
 def objective_for(aim: str, stream: Stream, seed: int) -> tuning.Objective:

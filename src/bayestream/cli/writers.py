@@ -27,6 +27,7 @@ from bayestream.types import Estimator, Example, State
 _NOT_FINITE = "not finite"  # where a forecast should stand
 # A method (the learner's own, if empty) and a metric, and the power it is averaged in.
 Losses = Mapping[tuple[str, str], float]
+SHARES = ("coverage", "confidence")  # among them: to be right rather than small
 
 
 class Written(NamedTuple):
@@ -56,7 +57,12 @@ class Numbers:
     def __init__(self, level: float = 0.9) -> None:
         self._ends = (0.5 - level / 2, 0.5 + level / 2)
         self.header: Sequence[str] = ("place", "target", "forecast", "deviation", "low", "high")
-        self.losses: Losses = {("", "rmse"): 2, ("running mean", "rmse"): 2, ("", "nlpd"): 1}
+        self.losses: Losses = {
+            ("", "rmse"): 2,
+            ("running mean", "rmse"): 2,
+            ("", "nlpd"): 1,
+            ("", "coverage"): 1,
+        }
         self.counts = np.zeros(0)
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
@@ -80,7 +86,8 @@ class Numbers:
             )
             for row, line, finite in zip(rows, numbers, known, strict=True)
         ]
-        losses = np.stack([np.abs(target - mean), np.abs(target - centre), nlpd], axis=1)
+        covered = (low <= target) & (target <= high)
+        losses = np.stack([np.abs(target - mean), np.abs(target - centre), nlpd, covered], axis=1)
         surprise = surprise_of_numbers(distribution(standardised, values["parts"]))
         return Written(lines, _scored(losses, ~np.isnan(target) & ~np.isnan(scale)), surprise)
 
@@ -90,7 +97,12 @@ class Labels:
 
     def __init__(self, source: Source) -> None:
         wrong = "misclassification"
-        self.losses: Losses = {("", wrong): 1, ("most frequent class", wrong): 1, ("", "nlpd"): 1}
+        self.losses: Losses = {
+            ("", wrong): 1,
+            ("most frequent class", wrong): 1,
+            ("", "nlpd"): 1,
+            ("", "confidence"): 1,
+        }
         self._source = source
         self.counts = np.zeros(source.outputs)
         # A header cannot change: classes that the network has grown for share the last column.
@@ -127,7 +139,8 @@ class Labels:
         chance = probabilities[np.arange(len(rows)), label]
         chance = np.where(chance < 1e-38, 1e-38, chance)  # NaN stays
         wrong = (best != label) | ~finite
-        losses = np.stack([wrong, frequent != label, -np.log(chance)], axis=1)
+        confidence = np.where(finite, probabilities.max(axis=1), 0.0)
+        losses = np.stack([wrong, frequent != label, -np.log(chance), confidence], axis=1)
         surprise = np.where(known, surprise_of_classes(probabilities, label), np.nan)
         return Written(lines, _scored(losses, known), surprise)
 

@@ -94,7 +94,7 @@ def curves(
             order = np.argsort(line["step"], kind="stable")
             step, mean, error = (line[name][order] for name in ("step", "mean", "error"))
             colour = _COLOURS[number % len(_COLOURS)]
-            dashes = _DASHES[number % len(_DASHES)]
+            dashes = _DASHES[(number + number // len(_COLOURS)) % len(_DASHES)]  # no pair twice
             marker = "o" if len(step) < _FEW else None
             name = method if np.isfinite(mean).any() else f"{method} (diverged)"
             ax.plot(step, mean, ls=dashes, color=colour, lw=1.4, marker=marker, ms=3, label=name)

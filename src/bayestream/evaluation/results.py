@@ -101,7 +101,10 @@ class Results:
 
     def to_pandas(self) -> Any:
         """As a pandas DataFrame; pandas must be installed."""
-        return import_module("pandas").DataFrame(dict(self.columns))
+        try:
+            return import_module("pandas").DataFrame(dict(self.columns))
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from None
 
     @cached_property
     def _groups(self) -> tuple[list[tuple[Any, ...]], NDArray[np.int64], NDArray[np.int64]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from bayestream import streams
 from bayestream.evaluation import summaries
+from bayestream.experiments import pictures
 from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Floats, Outcome, truth
 
 # Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
@@ -26,7 +25,7 @@ def fits(
 
     `grid` is where the outcomes' fits are.
     """
-    figure = Figure(figsize=(2.2 * shown, 1.7 * len(outcomes) + 0.6), layout="constrained")
+    figure = pictures.figure(figsize=(2.2 * shown, 1.7 * len(outcomes) + 0.6))
     axes = figure.subplots(len(outcomes), shown, sharex=True, sharey=True, squeeze=False)
     examples = streams.piecewise_regression(seed, tasks=TASKS, length=LENGTH, noise=NOISE).examples
     functions = truth(seed)
@@ -51,7 +50,7 @@ def fits(
 
 def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     """Test RMSE against time, a rolling mean over `window` steps, change points marked."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    figure = pictures.figure(figsize=(10, 3.6))
     ax = figure.subplots()
     for change in range(LENGTH, TASKS * LENGTH, LENGTH):
         ax.axvline(change, color="0.8", lw=0.8, zorder=0)

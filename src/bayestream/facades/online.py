@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,7 @@ from bayestream.types import Array, Estimator, Example, State
 Task = Literal["regression", "classification"]
 SELF_TUNING = "self_tuning"
 _TOGETHER = 512  # rows that one call of a program learns from, or looks at
+_LOOK = 64  # examples between two looks at how many were refused, where nothing is forecast
 
 
 class Settings(NamedTuple):
@@ -87,8 +89,9 @@ class Programs(NamedTuple):
     """A learner, compiled; each is one call with NumPy arrays."""
 
     learner: Estimator
-    learn: Callable[..., State]  # (state, x, y, seed, step) → state, which is donated
-    learn_all: Callable[..., State]  # (state, xs, ys, powers, count, seed, step) → state, donated
+    # Each gives the state, in the place of the old, and how many updates have been refused so far.
+    learn: Callable[..., tuple[State, Array]]  # of (state, x, y, seed, step)
+    learn_all: Callable[..., tuple[State, Array]]  # of (state, xs, ys, powers, count, seed, step)
     mean: Callable[[State, Any], Array]  # one number, or the probabilities, of one x or many
     forecast: Callable[[State, Any], Any]
 
@@ -98,19 +101,21 @@ def programs(chosen: Settings, size: Size) -> Programs:
     """Of these settings over a network of this size."""
     learner = _learner(chosen, size)
 
-    def learn(state: State, x: Array, y: Array, seed: Array, step: Array) -> State:
+    def learn(state: State, x: Array, y: Array, seed: Array, step: Array) -> tuple[State, Array]:
         key = jax.random.fold_in(jax.random.key(seed), step)
-        return one_step(learner, None, state, Example(x, y), key)[0]
+        state, (_, refused) = one_step(learner, None, state, Example(x, y), key)
+        return state, refused
 
     def learn_all(
         state: State, xs: Array, ys: Array, powers: Array, count: Array, seed: Array, step: Array
-    ) -> State:
+    ) -> tuple[State, Array]:
         def one(row: Array, state: State) -> State:
             key = jax.random.fold_in(jax.random.key(seed), step + row)
             example = Example(xs[row], ys[row])
             return one_step(_learner(chosen, size, powers[row]), None, state, example, key)[0]
 
-        return jax.lax.fori_loop(0, count, one, state)
+        state = jax.lax.fori_loop(0, count, one, state)
+        return state, learner.refused(state)
 
     def forecast(state: State, x: Array) -> Forecast:
         return plain(predictive.default(learner, learner.predict(state), x))
@@ -145,6 +150,8 @@ class Online:
         self.steps = 0
         self._state: State = None
         self._growths = 0
+        self._refused: Any = None  # how many, as the last program gave it
+        self._warned = False
         self._programs: Programs | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -164,6 +171,19 @@ class Online:
     def state(self) -> State:
         """The learner's state; the next example that is learnt deletes it."""
         return self._state
+
+    @property
+    def refused(self) -> int:
+        """How many updates were not made, since the belief would not have stayed finite."""
+        return 0 if self._refused is None else int(self._refused)
+
+    def _look(self) -> None:
+        """Warn of refused updates, once; this waits for the last step to be done."""
+        if self._warned or self._refused is None or not np.asarray(self._refused):
+            return
+        self._warned = True
+        said = f"{self.refused} of {self.steps} updates would not have been finite and were refused"
+        warnings.warn(f"{said}; the attribute `refused` counts on.", RuntimeWarning, stacklevel=5)
 
     def has_room(self, *, inputs: int, classes: int = 1) -> bool:
         """Whether it need not grow for so many inputs and classes."""
@@ -194,7 +214,9 @@ class Online:
         """From one example, as long as the network's inputs; a y of NaN lets time pass."""
         # NumPy's numbers go into a program a good deal faster than Python's.
         numbers = _target(y), np.int32(self.seed), np.int32(self.steps)
-        self._state = self.compiled.learn(self._state, x, *numbers)
+        if self.steps % _LOOK == 0:
+            self._look()
+        self._state, self._refused = self.compiled.learn(self._state, x, *numbers)
         self.steps += 1
 
     def learn_all(
@@ -206,7 +228,7 @@ class Online:
             rows = xs[first : first + _TOGETHER]
             targets = _target(ys[first : first + _TOGETHER])
             spare = _TOGETHER - len(rows)
-            self._state = self.compiled.learn_all(
+            self._state, self._refused = self.compiled.learn_all(
                 self._state,
                 np.pad(rows, ((0, spare), (0, 0))),
                 np.pad(targets, (0, spare)),
@@ -216,10 +238,13 @@ class Online:
                 np.int32(self.steps),
             )
             self.steps += len(rows)
+        self._look()
 
     def mean(self, x: NDArray[np.float32]) -> NDArray[Any]:
         """Of one x, the standardised target or the classes' probabilities; the state stays."""
-        return np.asarray(self.compiled.mean(self._state, x))
+        found = np.asarray(self.compiled.mean(self._state, x))
+        self._look()  # by now there is nothing to wait for
+        return found
 
     def mean_of_all(self, xs: NDArray[np.float32]) -> NDArray[Any]:
         """The same for many."""
@@ -227,6 +252,7 @@ class Online:
 
     def forecast(self, x: NDArray[np.float32]) -> Any:
         """All that is forecast of one x."""
+        self._look()
         return self.compiled.forecast(self._state, x)
 
     def forecast_of_all(self, xs: NDArray[np.float32]) -> list[tuple[Any, int]]:

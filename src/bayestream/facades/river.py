@@ -65,6 +65,11 @@ class _Shell(base.Estimator):
     def _noise(self) -> float | None:
         return None
 
+    @property
+    def refused(self) -> int:
+        """How many updates were not made, since the belief would not have stayed finite."""
+        return self._online.refused
+
     def _learn(self, rows: Iterable[Row], ys: Iterable[Any]) -> None:
         """One after another, in blocks between which the network grows."""
         encoded: list[NDArray[np.float32]] = []

@@ -61,6 +61,12 @@ class _Shell(BaseEstimator):
         self._online = Online(chosen._replace(known=known), seed=seed)
         self._inputs = Moments()
 
+    @property
+    def refused(self) -> int:
+        """How many updates were not made, since the belief would not have stayed finite."""
+        check_is_fitted(self, "_online")
+        return self._online.refused
+
     def _checked(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, ...]:
         numeric = self._task == "regression"
         rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=numeric)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayestream.networks.native import built, chosen, in_use
+from bayestream.networks.native import built, chosen, in_use, instruction_set
 from bayestream.networks.rows import Rows
 from bayestream.types import Array
 
@@ -19,6 +19,7 @@ __all__ = [
     "dlr_condition",
     "dlr_spread",
     "in_use",
+    "instruction_set",
     "spherical_condition",
 ]
 

@@ -59,14 +59,31 @@ def _differentiable(plain: Function, native: Function) -> Function:
     return found
 
 
-@functools.cache
 def built() -> bool:
     """Whether the kernels are installed; loads them if so."""
+    return _library() is not None
+
+
+def instruction_set() -> str | None:
+    """What the kernels use of this CPU: avx512, avx2 or baseline; None if they were not built.
+
+    >>> instruction_set() in ("avx512", "avx2", "baseline", None)
+    True
+    """
+    library = _library()
+    if library is None:
+        return None
+    library.bayestream_instruction_set.restype = ctypes.c_char_p
+    return library.bayestream_instruction_set().decode()
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
     spec = importlib.util.find_spec("bayestream._native")
     if spec is None or spec.origin is None:
-        return False
+        return None
     library = ctypes.cdll.LoadLibrary(spec.origin)
     for call, dtype in product(_CALLS, ("float32", "float64")):
         name = f"bayestream_{call}_{dtype}"
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
-    return True
+    return library

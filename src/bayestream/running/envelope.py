@@ -44,7 +44,7 @@ def packed(arrays: Arrays, header: Mapping[str, Any]) -> bytes:
     }
     # The format is of C order; `ascontiguousarray` would make vectors of scalars.
     ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    content = _library().save(ordered, metadata)
+    content = library().save(ordered, metadata)
     return content.replace(_field(_NO_CHECKSUM), _field(_checksum(content, _NO_CHECKSUM)), 1)
 
 
@@ -63,7 +63,7 @@ def unpacked(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
             f"is of format {metadata['version']}, which a newer bayestream has written; "
             f"this one reads up to {VERSION}"
         )
-    return _library().load(content), json.loads(metadata["header"])
+    return library().load(content), json.loads(metadata["header"])
 
 
 def _metadata(content: bytes) -> dict[str, str]:
@@ -101,7 +101,8 @@ def _field(checksum: str) -> bytes:
     return f'"checksum":"{checksum}"'.encode()
 
 
-def _library() -> Any:
+def library() -> Any:
+    """The one that checkpoints need, or an error that says how to install it."""
     try:
         from safetensors import numpy
     except ImportError:

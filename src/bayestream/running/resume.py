@@ -13,7 +13,7 @@ from bayestream.checks import check_whole
 from bayestream.running import checkpoint
 from bayestream.running.chunks import CHUNK
 from bayestream.running.delays import Waiting
-from bayestream.running.envelope import CheckpointError
+from bayestream.running.envelope import CheckpointError, library
 from bayestream.running.folder import files
 from bayestream.types import Estimator, Key, State
 
@@ -35,6 +35,7 @@ class Checkpoints:
     def __post_init__(self) -> None:
         check_whole("every", self.every, 1)
         check_whole("keep", self.keep, 1)
+        library()  # now, not after a thousand steps
 
     @property
     def chunk(self) -> int:
