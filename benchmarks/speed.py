@@ -197,7 +197,7 @@ def textbook_seconds(model: bs.Model, likelihood: bs.Likelihood, rank: int, stre
         W = gamma * ratio * W @ jnp.linalg.cholesky(C)
         mu = gamma * mu
         eta, F = jacobian(model, mu, x)
-        B = likelihood.fisher_factor(eta)
+        B, _ = likelihood.seen(eta, y)
         wide = jnp.concatenate([W, F.T @ B], axis=1)
         scaled = wide / diag[:, None]
         gain = jnp.linalg.inv(jnp.eye(wide.shape[1]) + wide.T @ scaled)
