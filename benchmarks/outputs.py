@@ -1,9 +1,9 @@
-"""Thousands of classes from a few columns: what a step costs, and what is lost.
+"""What `categorical(columns=K)` loses, and what a forecast of 10,000 classes takes.
 
-`python benchmarks/outputs.py` compares LO-FI of rank 10 with itself: a step of 784-500-500-1,000
-with 10 columns beside one of 784-500-500-10 (in turn, least of several); errors on 10,000 classes
-with 2 to 100 columns; a forecast of 100 inputs there; and errors on Fashion-MNIST with 3, 5 and 10
-of 10 columns. `--parts speed` names some of it. About 25 minutes on one core.
+`python benchmarks/outputs.py` prints the errors of LO-FI of rank 10 on 10,000 classes with 2, 10
+and 100 columns, the time of a forecast of 100 inputs there, and errors on Fashion-MNIST with 10 and
+5 columns; `--parts forecasts` some of it. About a quarter of an hour on one core. What a step costs
+is in `benchmarks/speed.py`.
 """
 
 from __future__ import annotations
@@ -46,51 +46,9 @@ def learner_of(sizes: list[int], columns: int | None, **options: Any) -> bs.Esti
     return bs.lofi(model, bs.likelihoods.categorical(columns=columns), rank=10, **options)
 
 
-def speed(console: Console) -> None:
-    """Steps of the two networks in turn, so that what else the machine does touches both."""
-    rng = np.random.default_rng(0)
-    learners = {
-        10: learner_of([784, 500, 500, 10], None),
-        1_000: learner_of([784, 500, 500, 1_000], 10),
-    }
-    work = {
-        outputs: scanned(learner, rng.normal(size=(20, 784)), rng.integers(outputs, size=20))
-        for outputs, learner in learners.items()
-    }
-    times: dict[int, list[float]] = {outputs: [] for outputs in work}
-    for _ in range(15):
-        for outputs, once in work.items():
-            begin = time.perf_counter()
-            once()
-            times[outputs].append((time.perf_counter() - begin) / 20)
-    few, many = min(times[10]), min(times[1_000])
-    weights = learners[1_000].model.size / learners[10].model.size
-    console.print(
-        f"784-500-500-1,000 with 10 columns {1e3 * many:.1f} ms a step ÷ 784-500-500-10 "
-        f"{1e3 * few:.1f} ms: {many / few:.2f}; a weight, {many / few / weights:.2f}"
-    )
-
-
-def scanned(learner: bs.Estimator, xs: Any, ys: Any) -> Callable[[], None]:
-    """A function that learns these examples once more."""
-    holder = [learner.init(jax.random.key(0))]
-    examples = jnp.asarray(xs, jnp.float32), jnp.asarray(ys)
-
-    def body(state: Any, example: Any) -> tuple[Any, None]:
-        return learner.update(learner.predict(state), *example), None
-
-    scan = jax.jit(lambda state: jax.lax.scan(body, state, examples)[0], donate_argnums=0)
-
-    def once() -> None:
-        holder[0] = jax.block_until_ready(scan(holder[0]))
-
-    once()
-    return once
-
-
 def classes(console: Console, seeds: int, examples: int) -> None:
     """Errors over the last half, before each example is learnt, for several numbers of columns."""
-    for columns in (2, 5, 10, 30, 100):
+    for columns in (2, 10, 100):
         learner = learner_of([INPUTS, HIDDEN, CLASSES], columns, prior_precision=1.0)
         errors: list[float] = []
         begin = time.perf_counter()
@@ -137,7 +95,7 @@ def fashion(console: Console, seeds: int) -> None:
     """Errors on 2,000 test images after 1,000 examples, and differences from all columns."""
     settings = lines.read("fashion")["stationary"]["lofi-ls-10"]
     errors: dict[int, list[float]] = {}
-    for columns in (10, 5, 3):
+    for columns in (10, 5):
         likelihood = bs.likelihoods.categorical(columns=columns)
         learner = lines.learner(image_trials.network("stationary"), likelihood, settings)
         errors[columns] = [fashion_error(learner, seed) for seed in range(seeds)]
@@ -160,15 +118,13 @@ def fashion_error(learner: bs.Estimator, seed: int) -> float:
 def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("speed", "classes", "forecasts", "fashion")
+    parts = ("classes", "forecasts", "fashion")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument("--seeds", type=int, default=10, help="of Fashion-MNIST")
     parser.add_argument("--class-seeds", type=int, default=2, help="of the 10,000 classes")
     parser.add_argument("--examples", type=int, default=2_000, help="of the 10,000 classes")
     options = parser.parse_args()
     console = Console(width=120)
-    if "speed" in options.parts:
-        speed(console)
     if "classes" in options.parts:
         classes(console, options.class_seeds, options.examples)
     if "forecasts" in options.parts:
