@@ -29,24 +29,19 @@ def at_mean(estimator: Estimator, state: State, x: Any) -> Array:
 
 
 def of_draws(
-    estimator: Estimator,
-    state: State,
-    x: Any,
-    key: Key,
-    *,
-    samples: int,
-    temperature: float,
-    linearized: bool,
+    estimator: Estimator, state: State, x: Any, key: Key, samples: int, temperature: float
 ) -> Array:
-    """η (…, S, C) for draws of the weights, by the network itself or linearised at the mean."""
-    check_whole("samples", samples, 1)
-    check_non_negative("temperature", temperature)
-    mean = _mean(estimator, state)
-    draws = _posterior(estimator, estimator.sample)(state, key, samples)
-    offsets = jnp.asarray(math.sqrt(temperature), mean.dtype) * (draws - mean)
-    if linearized:
-        return _each(_apply_offsets, estimator, (mean, offsets), x, rows=samples)
+    """η (…, S, C) for draws of the weights."""
+    mean, offsets = _draws(estimator, state, key, samples, temperature)
     return _each(_apply_draws, estimator, mean + offsets, x, rows=samples)
+
+
+def of_linearized_draws(
+    estimator: Estimator, state: State, x: Any, key: Key, samples: int, temperature: float
+) -> Array:
+    """η (…, S, C) of the network linearised at the mean, for draws of the weights."""
+    belief = _draws(estimator, state, key, samples, temperature)
+    return _each(_apply_offsets, estimator, belief, x, rows=samples)
 
 
 def linearized_outputs(
@@ -92,6 +87,17 @@ def _linearized(
     _posterior(estimator, estimator.covariance_of)
     outputs, doubt = _each(of, estimator, (params, state), x, rows=rows)
     return outputs, jnp.asarray(temperature, outputs.dtype) * doubt
+
+
+def _draws(
+    estimator: Estimator, state: State, key: Key, samples: int, temperature: float
+) -> tuple[Array, Array]:
+    """μ (P,), and θ − μ (S, P) for draws θ from the belief at that temperature."""
+    check_whole("samples", samples, 1)
+    check_non_negative("temperature", temperature)
+    mean = _mean(estimator, state)
+    draws = _posterior(estimator, estimator.sample)(state, key, samples)
+    return mean, jnp.asarray(math.sqrt(temperature), mean.dtype) * (draws - mean)
 
 
 def _apply(estimator: Estimator, params: Array, xs: Array) -> Array:

@@ -24,6 +24,7 @@ from bayestream.forecasts.outputs import (
     linearized_outputs,
     linearized_variances,
     of_draws,
+    of_linearized_draws,
 )
 from bayestream.types import Estimator, Key, Likelihood, State
 
@@ -80,9 +81,7 @@ def monte_carlo(
     >>> forecast.mean.shape, forecast.sample(key, 5).shape
     ((1,), (5, 1))
     """
-    draws = of_draws(
-        estimator, state, x, key, samples=samples, temperature=temperature, linearized=False
-    )
+    draws = of_draws(estimator, state, x, key, samples, temperature)
     return MixtureForecast(draws, estimator.likelihood(state))
 
 
@@ -109,9 +108,7 @@ def linearized_monte_carlo(
     """
     likelihood = estimator.likelihood(state)
     if few(estimator, likelihood):
-        draws = of_draws(
-            estimator, state, x, key, samples=samples, temperature=temperature, linearized=True
-        )
+        draws = of_linearized_draws(estimator, state, x, key, samples, temperature)
         return MixtureForecast(draws, likelihood)
     check_whole("samples", samples, 1)
     outputs, covariance = linearized_outputs(estimator, state, x, temperature)

@@ -49,8 +49,8 @@ def categorical(*, columns: int | None = None) -> Likelihood:
 
     def among(eta: Array, some: Array) -> Array:
         """q, the probabilities of some classes if y is one of them; zero if there are none."""
-        any_ = jnp.any(some)
-        return jnp.where(any_, jax.nn.softmax(jnp.where(some | ~any_, eta, -jnp.inf)), 0.0)
+        none = ~jnp.any(some)
+        return jnp.where(none, 0.0, jax.nn.softmax(jnp.where(some | none, eta, -jnp.inf)))
 
     def vector(eta: Array, y: Array) -> Array:
         y = jnp.asarray(y)
