@@ -34,7 +34,9 @@ LIKELIHOODS = {
     "gaussian": bs.likelihoods.gaussian(NOISE),
     "adaptive": bs.likelihoods.adaptive_gaussian(full=True),
     "categorical": bs.likelihoods.categorical(),
+    "columns": bs.likelihoods.categorical(columns=2),
 }
+CLASSES = ("categorical", "columns")
 ONLY_SCALAR = {"orfit"}  # one output, Gaussian
 
 
@@ -154,11 +156,11 @@ def assert_same_belief(learner: bs.Estimator, one, other) -> None:
     np.testing.assert_allclose(covariance, other_covariance, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", *map(seldom, ["adaptive", "categorical"])])
+@pytest.mark.parametrize("likelihood", ["gaussian", *map(seldom, ["adaptive", *CLASSES])])
 def test_jit_changes_nothing(general, likelihood):
     learner = make(general, likelihood)
     state = learner.init(jax.random.key(0))
-    y = jnp.array(1.0) if likelihood == "categorical" else YS[0]
+    y = jnp.array(1.0) if likelihood in CLASSES else YS[0]
     plain = jitted = state
     for _ in range(2):
         plain = learner.update(learner.predict(plain), XS[0], y, KEY)
@@ -194,12 +196,14 @@ def test_scan_and_donation_give_the_same_belief(method):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, seldom(jnp.float64)])
-@pytest.mark.parametrize("likelihood", [*map(seldom, ["gaussian", "adaptive"]), "categorical"])
+@pytest.mark.parametrize(
+    "likelihood", [*map(seldom, ["gaussian", "adaptive", "columns"]), "categorical"]
+)
 def test_the_dtype_is_kept(general, likelihood, dtype):
     schedule = {"drift": lambda step: 0.01 / (1 + step)} if accepts(general, "drift") else {}
     learner = make(general, likelihood, **schedule)
     state = cast(learner.init(jax.random.key(0)), dtype)
-    y = 1 if likelihood == "categorical" else YS[0]
+    y = 1 if likelihood in CLASSES else YS[0]
     after = step(learner, state, XS[0], y)
     assert dtypes(after) == dtypes(state)
     assert jax.eval_shape(learner.mean, after).dtype == dtype
@@ -251,7 +255,7 @@ def test_finite_in_is_finite_out(method):
 HOSTILE = [np.nan, np.inf, 1e38, 1e-38, 1e300, 1e-300, 5e-324, 1e-45, float(2**63), 1e19, 1e12]
 
 
-@pytest.mark.parametrize("kind", ["adaptive", seldom("categorical")])
+@pytest.mark.parametrize("kind", ["adaptive", *map(seldom, CLASSES)])
 def test_two_thousand_hostile_examples_leave_a_state_finite(method, kind):
     """A third of the numbers are hostile, either sign, in float32; what cannot be is skipped."""
     rng = np.random.default_rng(3)
@@ -259,7 +263,7 @@ def test_two_thousand_hostile_examples_leave_a_state_finite(method, kind):
     for values in (xs, targets):
         wild = rng.random(values.shape) < 1 / 3
         values[wild] = rng.choice(HOSTILE, wild.sum()) * rng.choice([-1.0, 1.0], wild.sum())
-    if kind == "categorical" and method not in ONLY_SCALAR:
+    if kind in CLASSES and method not in ONLY_SCALAR:
         targets = rng.choice([0.0, 1.0, -1.0, 7.0, np.nan, np.inf], 2000)
     learner = make(method, kind)
     state = cast(learner.init(jax.random.key(0)), jnp.float32)

@@ -184,7 +184,7 @@ def test_the_scores_of_classes_seen_so_far_are_those_of_categorical():
     eta = jnp.array([0.3, -1.2, 0.7])
     for y in (jnp.array(1), jnp.array([0.2, 0.8, 0.0])):
         short = y if y.ndim == 0 else y[:2]
-        for name in ("log_density", "score", "residual"):
+        for name in ("log_density", "score"):
             found = np.asarray(getattr(likelihood, name)(eta, y))
             expected = np.asarray(getattr(two, name)(eta[:2], short))
             found = found[:2] if found.ndim else found

@@ -89,7 +89,7 @@ def test_probabilities_sum_to_one_and_scores_average_to_zero(name, eta):
 @each_discrete
 def test_fisher_factor_squares_to_the_covariance_of_the_score(name, eta):
     _, probabilities, scores = _enumerate(name, jnp.asarray(eta))
-    factor = np.asarray(DISCRETE[name].fisher_factor(jnp.asarray(eta)))
+    factor = np.asarray(DISCRETE[name].seen(jnp.asarray(eta), _labels(name)[0])[0])
     np.testing.assert_allclose(factor @ factor.T, _second_moment(scores, probabilities), atol=1e-10)
 
 
@@ -109,7 +109,7 @@ def test_mean_and_covariance_are_the_exact_moments(name, eta):
 def test_gaussian_has_the_moments_density_and_information_of_its_noise(name, eta):
     likelihood, covariance = GAUSSIANS[f"gaussian-{name}"], NOISES[name][1]
     eta, y = jnp.asarray(eta), jnp.array([-1.3, 0.2, 4.0])
-    factor = np.asarray(likelihood.fisher_factor(eta))
+    factor = np.asarray(likelihood.seen(eta, y)[0])
     np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(covariance), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(likelihood.covariance(eta), covariance, rtol=1e-15)
     np.testing.assert_array_equal(likelihood.mean(eta), eta)
@@ -125,7 +125,8 @@ def test_gaussian_has_the_moments_density_and_information_of_its_noise(name, eta
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_from_log_density_recreates_a_likelihood_we_wrote_by_hand(name, eta):
     made, written, eta = AGAIN[f"{name}-again"], DISCRETE[name], jnp.asarray(eta)
-    factor, expected = np.asarray(made.fisher_factor(eta)), np.asarray(written.fisher_factor(eta))
+    zero = jnp.zeros(3)
+    factor, expected = (np.asarray(each.seen(eta, zero)[0]) for each in (made, written))
     np.testing.assert_allclose(factor @ factor.T, expected @ expected.T, rtol=1e-9, atol=1e-14)
     for y in _labels(name):
         np.testing.assert_allclose(made.score(eta, y), written.score(eta, y), rtol=1e-9)
@@ -138,7 +139,7 @@ def test_from_log_density_takes_a_given_fisher_information():
     made = from_log_density(
         DISCRETE["poisson"].log_density, mean=jnp.exp, fisher=lambda _: information
     )
-    factor = np.asarray(made.fisher_factor(jnp.zeros(3)))
+    factor = np.asarray(made.seen(jnp.zeros(3), jnp.zeros(3))[0])
     np.testing.assert_allclose(factor @ factor.T, MATRIX, rtol=1e-12, atol=1e-15)
 
 
@@ -157,7 +158,7 @@ def test_factor_times_residual_is_the_score_however_saturated(name, eta, dtype):
     likelihood, eta = ALL[name], jnp.asarray(eta, dtype)
     for label in _labels(name):
         y = label if jnp.ndim(label) == 0 else label.astype(dtype)
-        factor, v = likelihood.fisher_factor(eta), likelihood.residual(eta, y)
+        factor, v = likelihood.seen(eta, y)
         score = likelihood.score(eta, y)
         assert factor.dtype == v.dtype == score.dtype == dtype
         for value in (factor, v, score, likelihood.log_density(eta, y), likelihood.mean(eta)):

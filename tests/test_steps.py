@@ -330,8 +330,11 @@ def _pairs(name: str):
     likelihood = LIKELIHOODS[name]
 
     def pairs(eta, y):
-        fisher = likelihood.fisher_factor(eta), likelihood.residual(eta, y)
-        return *fisher, *likelihood.secant(eta, y), jax.grad(likelihood.log_density)(eta, y)
+        return (
+            *likelihood.seen(eta, y),
+            *likelihood.secant(eta, y),
+            jax.grad(likelihood.log_density)(eta, y),
+        )
 
     return jax.jit(pairs)
 

@@ -26,8 +26,8 @@ def observed(dof, scale, eta, y):
     """What conditioning asks of the likelihood, and the gradient of its log density."""
     likelihood = student_t_of(scale, dof)
     gradient = jax.grad(likelihood.log_density)(eta, y)
-    functions = (likelihood.log_density, likelihood.score, likelihood.residual)
-    return (gradient, likelihood.fisher_factor(eta), *(f(eta, y) for f in functions))
+    B, v = likelihood.seen(eta, y)
+    return gradient, B, likelihood.log_density(eta, y), likelihood.score(eta, y), v
 
 
 @each_dof

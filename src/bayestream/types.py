@@ -60,9 +60,7 @@ class Likelihood(NamedTuple):
 
     log_density: Callable[[Array, Array], Array]  # (η, y) → log p(y | η)
     score: Callable[[Array, Array], Array]  # (η, y) → ∂log p/∂η (C,)
-    fisher_factor: Callable[[Array], Array]  # η → B (C, K)
-    residual: Callable[[Array, Array], Array]  # (η, y) → v (K,), with B v = score
-    seen: Callable[[Array, Array], tuple[Array, Array]]  # (η, y) → B and v of what is not NaN
+    seen: Callable[[Array, Array], tuple[Array, Array]]  # (η, y) → B (C, K) and v (K,)
     # (η, y) → B and v once more, B v = score, but with at least the curvature that the error itself
     # implies: where the Fisher information has vanished, a step would overshoot without end
     secant: Callable[[Array, Array], tuple[Array, Array]]
@@ -78,6 +76,9 @@ class Likelihood(NamedTuple):
     scale_and_dof: Callable[[Array], tuple[Array, Array]] | None = None
     # η (…, C) → logits for a forecast of classes, where these are not η: some are not there yet
     logits: Callable[[Array], Array] | None = None
+    # K, where B Bᵀ is only the information about y, the most probable classes and all the rest as
+    # one, and a forecast looks for doubt in the K most probable alone; None: in all
+    columns: int | None = None
 
 
 class EvolvingLikelihood(NamedTuple):

@@ -17,6 +17,7 @@ from bayestream.forecasts.distributions import (
     MixtureForecast,
     StudentTForecast,
 )
+from bayestream.forecasts.outputs import linearized_outputs
 from bayestream.types import Array, Estimator, Key, Likelihood, State
 
 # (learner, its state, inputs (n, …), key) → how much each label is wanted (n,): the most is asked
@@ -54,7 +55,7 @@ def bald(*, samples: int = 64, temperature: float = 1.0) -> Query:
     def score(learner: Estimator, state: State, xs: Array, key: Key) -> Array:
         likelihood = _believed("bald", learner, state)
         if likelihood.name == "gaussian":
-            outputs, covariance = predictive.linearized_outputs(learner, state, xs, temperature)
+            outputs, covariance = linearized_outputs(learner, state, xs, temperature)
             root = jnp.linalg.cholesky(likelihood.covariance(outputs[0]))
             whitener = jnp.linalg.inv(root)
             ratios = jnp.linalg.eigvalsh(whitener @ covariance @ whitener.T)
@@ -95,7 +96,7 @@ def variance(*, samples: int = 64) -> Query:
     def score(learner: Estimator, state: State, xs: Array, key: Key) -> Array:
         likelihood = _believed("variance", learner, state)
         if likelihood.name in ("gaussian", "student_t"):
-            _, covariance = predictive.linearized_outputs(learner, state, xs)
+            _, covariance = linearized_outputs(learner, state, xs)
             return jnp.trace(covariance, axis1=-2, axis2=-1)
         means = _drawn_means(learner, state, xs, key, samples)
         return jnp.sum(jnp.var(means, axis=-2), axis=-1)

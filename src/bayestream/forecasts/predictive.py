@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
-from bayestream.checks import check_array, check_non_negative, check_whole
+from bayestream.checks import check_whole
 from bayestream.estimators.guard import check_state
 from bayestream.forecasts.averages import Forecast
 from bayestream.forecasts.distributions import (
@@ -22,13 +18,15 @@ from bayestream.forecasts.distributions import (
     StudentTForecast,
     scale_and_dof,
 )
-from bayestream.networks.linearize import output_rows
-from bayestream.types import Array, Estimator, Key, Likelihood, State
-
-# Inputs looked at together: enough to keep the machine busy, few enough to fit beside the belief.
-_TOGETHER = 256
-_FEW = 32  # of a network that is not dense layers alone, whose rows are written out,
-_NUMBERS = 2**26  # and have no more numbers than this
+from bayestream.forecasts.outputs import (
+    at_mean,
+    few,
+    linearized_outputs,
+    linearized_variances,
+    of_draws,
+    of_linearized_draws,
+)
+from bayestream.types import Estimator, Key, Likelihood, State
 
 
 def default(estimator: Estimator, state: State, x: Any) -> Forecast:
@@ -58,7 +56,7 @@ def plugin(estimator: Estimator, state: State, x: Any) -> MixtureForecast:
     >>> forecast.probabilities.shape
     (3,)
     """
-    outputs = _each(_apply, estimator, _mean(estimator, state), x)
+    outputs = at_mean(estimator, state, x)
     return MixtureForecast(outputs[..., None, :], estimator.likelihood(state))
 
 
@@ -83,13 +81,8 @@ def monte_carlo(
     >>> forecast.mean.shape, forecast.sample(key, 5).shape
     ((1,), (5, 1))
     """
-    check_whole("samples", samples, 1)
-    check_non_negative("temperature", temperature)
-    mean = _mean(estimator, state)
-    draws = _posterior(estimator, estimator.sample)(state, key, samples)
-    draws = mean + jnp.asarray(math.sqrt(temperature), mean.dtype) * (draws - mean)
-    outputs = _each(_apply_draws, estimator, draws, x)
-    return MixtureForecast(outputs, estimator.likelihood(state))
+    draws = of_draws(estimator, state, x, key, samples, temperature)
+    return MixtureForecast(draws, estimator.likelihood(state))
 
 
 def linearized_monte_carlo(
@@ -103,7 +96,8 @@ def linearized_monte_carlo(
 ) -> MixtureForecast:
     """The average of p(y | η) over draws of η from the network linearised at the mean.
 
-    The draws are of η ~ N(f(x, μ), F Σ Fᵀ) itself, which has C numbers, not of the weights.
+    The draws are of η ~ N(f(x, μ), F Σ Fᵀ) itself, which has C numbers, not of the weights; where
+    the likelihood has `columns`, they are η = f(x, μ) + F (θ − μ) for draws θ, with no C×C matrix.
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 3]), bs.likelihoods.categorical(), rank=3)
@@ -112,6 +106,10 @@ def linearized_monte_carlo(
     >>> round(float(forecast.probabilities.sum()), 3)
     1.0
     """
+    likelihood = estimator.likelihood(state)
+    if few(estimator, likelihood):
+        draws = of_linearized_draws(estimator, state, x, key, samples, temperature)
+        return MixtureForecast(draws, likelihood)
     check_whole("samples", samples, 1)
     outputs, covariance = linearized_outputs(estimator, state, x, temperature)
     values, vectors = jnp.linalg.eigh(covariance)
@@ -119,7 +117,7 @@ def linearized_monte_carlo(
     # The same noise for every input: many at once are what they would be one by one.
     noise = jax.random.normal(key, (samples, outputs.shape[-1]), outputs.dtype)
     draws = outputs[..., None, :] + jnp.einsum("...ck,sk->...sc", roots, noise)
-    return MixtureForecast(draws, estimator.likelihood(state))
+    return MixtureForecast(draws, likelihood)
 
 
 def linearized(
@@ -158,6 +156,9 @@ def probit(
 ) -> CategoricalForecast:
     """Generalised probit: softmax(z_c/√(1 + π v_c/8)), v the variances of the logits z.
 
+    Where the likelihood has `columns` K, v is that of the K most probable classes and of K others,
+    and interpolated for the rest.
+
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 3]), bs.likelihoods.categorical(), rank=3)
     >>> forecast = bs.predictive.probit(learner, learner.init(jax.random.key(0)), jnp.ones((5, 2)))
@@ -165,9 +166,8 @@ def probit(
     (5, 3)
     """
     likelihood = _of_kind(estimator.likelihood(state), "probit", "categorical")
-    logits, covariance = linearized_outputs(estimator, state, x, temperature)
-    variances = jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0)
-    logits /= jnp.sqrt(1 + jnp.pi / 8 * variances)
+    logits, variances = linearized_variances(estimator, state, x, temperature)
+    logits /= jnp.sqrt(1 + jnp.pi / 8 * jnp.maximum(variances, 0.0))
     return CategoricalForecast(logits if likelihood.logits is None else likelihood.logits(logits))
 
 
@@ -186,8 +186,11 @@ def laplace_bridge(
     >>> bs.predictive.laplace_bridge(learner, state, jnp.ones(2)).concentration.shape
     (3,)
     """
-    if _of_kind(estimator.likelihood(state), "laplace_bridge", "categorical").logits is not None:
+    likelihood = _of_kind(estimator.likelihood(state), "laplace_bridge", "categorical")
+    if likelihood.logits is not None:
         raise ValueError("likelihood must know all classes for a laplace_bridge; use probit.")
+    if few(estimator, likelihood):
+        raise ValueError("likelihood must have no columns for a laplace_bridge; use probit.")
     z, V = linearized_outputs(estimator, state, x, temperature)
     count = z.shape[-1]
     shared, total = jnp.sum(V, axis=-1), jnp.sum(V, axis=(-2, -1))
@@ -201,82 +204,6 @@ def laplace_bridge(
     alpha = jnp.logaddexp(sharpness, jnp.log(jnp.maximum(1 - 2 / count, tiny)))
     alpha = alpha - jnp.log(jnp.maximum(variances, tiny))
     return CategoricalForecast(alpha, jnp.exp(alpha))
-
-
-def _mean(estimator: Estimator, state: State) -> Array:
-    """The mean weights of a state that is this estimator's."""
-    check_state(estimator, state)
-    return estimator.mean(state)
-
-
-def linearized_outputs(
-    estimator: Estimator, state: State, x: Any, temperature: float = 1.0
-) -> tuple[Array, Array]:
-    """η (…, C) and its covariance T F Σ Fᵀ (…, C, C) under the linearised network."""
-    check_non_negative("temperature", temperature)
-    params = _mean(estimator, state)
-    _posterior(estimator, estimator.covariance_of)
-    outputs, covariance = _each(_linearize, estimator, (params, state), x)
-    return outputs, jnp.asarray(temperature, outputs.dtype) * covariance
-
-
-def _apply(estimator: Estimator, params: Array, xs: Array) -> Array:
-    return jax.vmap(estimator.model.apply, in_axes=(None, 0))(params, xs)
-
-
-def _apply_draws(estimator: Estimator, draws: Array, xs: Array) -> Array:
-    apply = jax.vmap(estimator.model.apply, in_axes=(0, None))
-    return jax.vmap(apply, in_axes=(None, 0))(draws, xs)
-
-
-def _linearize(estimator: Estimator, belief: tuple[Array, State], xs: Array) -> tuple[Array, Array]:
-    params, state = belief
-    eta, rows = output_rows(estimator.model, params, xs)
-    return eta, _posterior(estimator, estimator.covariance_of)(state, rows)
-
-
-def _each(of: Callable[..., Any], estimator: Estimator, belief: Any, x: Any) -> Any:
-    """What `of` makes of a belief and one input, or many, in blocks."""
-    model = estimator.model
-    many = (len(x), *model.inputs) if np.ndim(x) > len(model.inputs) else model.inputs
-    check_array("x", x, [model.inputs, many])
-    dtype = jax.tree.leaves(belief)[0].dtype
-    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((belief, x)))
-    x = jnp.asarray(x, dtype) if traced else np.asarray(x, dtype)
-    if not isinstance(x, Tracer) and not np.isfinite(x).all():
-        raise ValueError(f"x must hold finite numbers that {x.dtype} can, got NaN or infinity.")
-    if x.ndim == len(model.inputs):
-        return jax.tree.map(lambda found: found[0], _block(of, estimator, belief, x[None]))
-    written = model.layers[0].offset if model.layers else model.size
-    few = max(1, min(_FEW, _NUMBERS // max(1, written * model.outputs)))
-    together = few if written else _TOGETHER
-    if not len(x) or (traced and len(x) <= together):
-        return _block(of, estimator, belief, x)
-    if traced:
-        blocks = -(-len(x) // together)
-        padded = jnp.resize(x, (blocks, -(-len(x) // blocks), *model.inputs))
-        found = jax.lax.map(lambda xs: of(estimator, belief, xs), padded)
-        return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[: len(x)], found)
-    # Filled up to a power of two: another number of inputs is seldom another program.
-    parts = [x[first : first + together] for first in range(0, len(x), together)]
-    filled = min(together, 1 << (len(parts[-1]) - 1).bit_length())
-    parts[-1] = np.resize(parts[-1], (filled, *model.inputs))
-    found = [_block(of, estimator, belief, part) for part in parts]
-    return jax.tree.map(lambda *part: jnp.asarray(np.concatenate(part)[: len(x)]), *found)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _block(of: Callable[..., Any], estimator: Estimator, belief: Any, xs: Array) -> Any:
-    return of(estimator, belief, xs)
-
-
-def _posterior(estimator: Estimator, function: Callable[..., Array] | None) -> Callable[..., Array]:
-    if function is None:
-        raise ValueError(
-            "estimator must keep a posterior for this forecast, got one that keeps a point "
-            "estimate only; use plugin."
-        )
-    return function
 
 
 def _of_kind(likelihood: Likelihood, forecast: str, *kinds: str) -> Likelihood:

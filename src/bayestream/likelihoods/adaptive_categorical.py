@@ -18,13 +18,14 @@ class _Classes(NamedTuple):
     seen: Array  # (C,), which have been observed
 
 
-def adaptive_categorical(*, known: int = 0) -> EvolvingLikelihood:
+def adaptive_categorical(*, known: int = 0, columns: int | None = None) -> EvolvingLikelihood:
     """`categorical` over the classes seen so far; outputs without a class wait for one.
 
     A class that was never observed has no probability, its output teaches and learns nothing, and
     the belief about its weights stays the prior's. The first observation of it counts as one of a
     class that was known. So a network may have more outputs than there are classes yet; when they
     are all taken, `bs.grow` adds some. The first `known` classes count as seen from the start.
+    `columns` are as in `categorical`.
 
     >>> likelihood = adaptive_categorical()
     >>> carry = likelihood.init(3, jnp.float32)
@@ -33,6 +34,7 @@ def adaptive_categorical(*, known: int = 0) -> EvolvingLikelihood:
     [0.5, 0.5, 0.0]
     """
     check_whole("known", known, 0)
+    every = categorical(columns=columns)
 
     def init(outputs: int, dtype: Any) -> _Classes:
         return _Classes(jnp.arange(outputs) < known)
@@ -41,12 +43,11 @@ def adaptive_categorical(*, known: int = 0) -> EvolvingLikelihood:
         here = (trust[:, None] > 0) & _shown(y, eta.shape)
         return _Classes(carry.seen | jnp.any(here, axis=0))
 
-    return EvolvingLikelihood(init, lambda carry, step: _among(carry.seen), adapt)
+    return EvolvingLikelihood(init, lambda carry, step: _among(every, carry.seen), adapt)
 
 
-def _among(seen: Array) -> Likelihood:
+def _among(every: Likelihood, seen: Array) -> Likelihood:
     """`categorical`, of the classes that were seen and the one that is."""
-    every = categorical()
 
     def logits(eta: Array, possible: Array = seen) -> Array:
         return jnp.where(possible, eta, _IMPOSSIBLE)
@@ -54,30 +55,23 @@ def _among(seen: Array) -> Likelihood:
     def possible(eta: Array, y: Array) -> Array:
         return seen | _shown(y, eta.shape)
 
-    def factor(eta: Array) -> Array:
-        return jnp.where(seen[:, None] & seen, every.fisher_factor(logits(eta)), 0.0)
-
     def score(eta: Array, y: Array) -> Array:
         here = possible(eta, y)
         return jnp.where(here, every.score(logits(eta, here), y), 0.0)
-
-    def residual(eta: Array, y: Array) -> Array:
-        here = possible(eta, y)
-        return jnp.where(here, every.residual(logits(eta, here), y), 0.0)
 
     def only(form: Any) -> Any:
         def of_possible(eta: Array, y: Array) -> tuple[Array, Array]:
             here = possible(eta, y)
             B, v = form(logits(eta, here), y)
-            return jnp.where(here[:, None] & here, B, 0.0), jnp.where(here, v, 0.0)
+            # Of a few columns y is one; else there is one a class, which may be impossible.
+            column = here if every.columns is None else True
+            return jnp.where(here[:, None] & column, B, 0.0), jnp.where(column, v, 0.0)
 
         return of_possible
 
     return every._replace(
         log_density=lambda eta, y: every.log_density(logits(eta, possible(eta, y)), y),
         score=score,
-        fisher_factor=factor,
-        residual=residual,
         seen=only(every.seen),
         secant=only(every.secant),
         mean=lambda eta: every.mean(logits(eta)),

@@ -42,10 +42,7 @@ def gaussian_of(noise: Any) -> Likelihood:
     """Gaussian with R given as a scalar, vector or matrix, possibly traced."""
     matrix = jnp.ndim(noise) == 2
 
-    def factor(eta: Array) -> Array:  # B, with B Bᵀ = R⁻¹
-        return inverse_root(covariance(eta))
-
-    def inverse_root(R: Array) -> Array:
+    def inverse_root(R: Array) -> Array:  # B, with B Bᵀ = R⁻¹
         if matrix:
             identity = jnp.eye(len(R), dtype=R.dtype)
             return solve_triangular(jnp.linalg.cholesky(R), identity, lower=True).T
@@ -77,8 +74,6 @@ def gaussian_of(noise: Any) -> Likelihood:
     return Likelihood(
         log_density=log_density,
         score=score,
-        fisher_factor=factor,
-        residual=lambda eta, y: seen(eta, y)[1],
         seen=seen,
         secant=seen,
         mean=lambda eta: eta,

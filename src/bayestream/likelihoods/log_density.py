@@ -27,8 +27,9 @@ def from_log_density(
 
     >>> exponential = from_log_density(lambda eta, y: jnp.sum(eta - y * jnp.exp(eta)),
     ...                                mean=lambda eta: jnp.exp(-eta))
-    >>> exponential.fisher_factor(jnp.zeros(1)).tolist()
-    [[1.0]]
+    >>> B, v = exponential.seen(jnp.zeros(1), jnp.zeros(1))
+    >>> B.tolist(), v.tolist()
+    ([[1.0]], [1.0])
     """
     hessian = jax.hessian(log_density)
     score = jax.grad(log_density)
@@ -40,13 +41,9 @@ def from_log_density(
         lowest = jnp.maximum(1e-6 * values[-1], math.exp(LOWEST_LOG / 2))
         return jnp.sqrt(jnp.maximum(values, lowest)), vectors
 
-    def fisher_factor(eta: Array) -> Array:
+    def seen(eta: Array, y: Array) -> tuple[Array, Array]:
         scales, vectors = roots(eta)
-        return vectors * scales
-
-    def residual(eta: Array, y: Array) -> Array:
-        scales, vectors = roots(eta)
-        return (score(eta, y) @ vectors) / scales
+        return vectors * scales, (score(eta, y) @ vectors) / scales
 
     def refuse(*_: Any) -> Array:
         raise NotImplementedError(
@@ -57,10 +54,8 @@ def from_log_density(
     return Likelihood(
         log_density=log_density,
         score=score,
-        fisher_factor=fisher_factor,
-        residual=residual,
-        seen=lambda eta, y: (fisher_factor(eta), residual(eta, y)),
-        secant=lambda eta, y: (fisher_factor(eta), residual(eta, y)),
+        seen=seen,
+        secant=seen,
         mean=mean,
         covariance=refuse,
         sample=refuse,

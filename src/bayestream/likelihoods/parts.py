@@ -66,8 +66,6 @@ def independent(
     return Likelihood(
         log_density=lambda eta, y: jnp.sum(of_seen(log_density, eta, y)),
         score=seen_score,
-        fisher_factor=lambda eta: jnp.diag(root(eta)),
-        residual=lambda eta, y: seen_score(eta, y) / root(eta),
         seen=seen,
         secant=secant,
         mean=mean,

@@ -58,8 +58,6 @@ def tempered(likelihood: Kind, power: Any) -> Kind:
     return fixed._replace(
         log_density=lambda eta, y: jnp.asarray(power, eta.dtype) * fixed.log_density(eta, y),
         score=lambda eta, y: jnp.asarray(power, eta.dtype) * fixed.score(eta, y),
-        fisher_factor=lambda eta: root(eta) * fixed.fisher_factor(eta),
-        residual=lambda eta, y: root(eta) * fixed.residual(eta, y),
         seen=both(fixed.seen),
         secant=both(fixed.secant),
     )

@@ -74,12 +74,20 @@ def is_observed(model: Model, likelihood: Likelihood, x: Array, y: Array) -> Arr
     return jnp.all(jnp.isfinite(x)) & possible
 
 
-def output_rows(model: Model, params: Array, xs: Array) -> tuple[Array, Rows]:
+def output_rows(
+    model: Model,
+    params: Array,
+    xs: Array,
+    chosen: Callable[[Array], Array] | None = None,  # η → which outputs; None: all
+) -> tuple[Array, Rows]:
     """η (N, C) and the rows ∂η/∂θ of each of N inputs, in one vectorised backward pass."""
 
     def one(x: Array) -> tuple[Array, Rows]:
         eta, activations, pull_back = model.linearize(params, x)
-        return eta, Rows(activations, jax.vmap(pull_back)(_basis(eta.size, eta.dtype)))
+        if chosen is None:
+            return eta, Rows(activations, jax.vmap(pull_back)(_basis(eta.size, eta.dtype)))
+        vectors = jax.nn.one_hot(chosen(eta), eta.size, dtype=eta.dtype)
+        return eta, Rows(activations, jax.vmap(pull_back)(vectors))
 
     return jax.vmap(one)(xs)
 

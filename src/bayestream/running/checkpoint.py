@@ -206,5 +206,7 @@ def _probe(learner: Estimator, state: State) -> Array:
     params = learner.mean(state)
     size = int(np.prod(learner.model.inputs))
     x = jnp.cos(jnp.arange(size, dtype=params.dtype)).reshape(learner.model.inputs)
-    eta = learner.model.apply(params, x)
-    return jnp.concatenate([eta, learner.likelihood(state).covariance(eta).ravel()])
+    eta, likelihood = learner.model.apply(params, x), learner.likelihood(state)
+    # Of thousands of classes the covariance would be larger than the belief.
+    of = likelihood.covariance if likelihood.columns is None else likelihood.mean
+    return jnp.concatenate([eta, of(eta).ravel()])
