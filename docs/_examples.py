@@ -1,7 +1,7 @@
 """The pages' examples, run as they are written, with the pictures and the output they make.
 
-`python docs/_examples.py docs/figures docs/tutorials/*.md` puts the pictures of these pages into
-that folder, and what each example prints below it, into the page.
+`python docs/_examples.py docs/figures docs/tutorials/*.md` puts the pictures that these pages save
+into that folder, and what their examples print into the pages, where output is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-# A fenced block, and a fence of text right below it, which is what it prints.
+# A fenced example, and right below it a fence of text, which is what it prints.
 _BLOCK = re.compile(
     r"^```(?P<language>python|sh)\n(?P<code>.*?)^```\n(?:\n^```text\n(?P<shown>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
@@ -29,79 +29,82 @@ class Block(NamedTuple):
 
     language: str  # python or sh
     code: str
-    shown: str | None  # below it, as its output
-    page: Path
-    line: int  # where its code begins
+    shown: str | None  # its output, where the page shows it
+    line: int  # where the code begins
 
 
 def blocks(page: Path) -> list[Block]:
     """All examples of a page, in order."""
     text = page.read_text()
     return [
-        Block(*match.groups(), page, text.count("\n", 0, match.start("code")) + 1)
+        Block(*match.groups(), text.count("\n", 0, match.start("code")) + 1)
         for match in _BLOCK.finditer(text)
     ]
 
 
-def commands(block: Block) -> Iterator[str]:
-    """The commands of a shell example, lines that go on joined, without comments."""
-    for line in block.code.replace("\\\n", "").splitlines():
-        if command := line.split(" #")[0].strip():
-            yield command
+def commands(page: Path) -> Iterator[str]:
+    """The lines of a page's shell examples, without comments."""
+    for block in blocks(page):
+        if block.language == "sh":
+            lines = (line.split(" #")[0].strip() for line in block.code.splitlines())
+            yield from filter(None, lines)
 
 
 def ran(
-    page: Path, folder: Path, *, shell: bool = False, given: dict[str, Any] | None = None
+    page: Path, folder: Path, given: dict[str, Any]
 ) -> tuple[dict[str, Any], list[tuple[Block, str]]]:
     """Run a page's examples in a folder: the names they leave, and what each of them printed.
 
-    Python's share one namespace, which begins with what is `given`. The shell's are run if `shell`.
+    Those in Python share their names, and begin with those `given`. Those of the shell are run
+    where the page itself makes the files they read: in tutorials.
     """
-    names = dict(given or {})
+    names = dict(given)
     printed: list[tuple[Block, str]] = []
     with contextlib.chdir(folder):
         for block in blocks(page):
             if block.language == "python":
-                output = io.StringIO()
-                # Tracebacks name the page and its line.
-                code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
-                with contextlib.redirect_stdout(output):
-                    exec(code, names)
-                printed.append((block, output.getvalue()))
-            elif shell:
+                printed.append((block, _python(page, block, names)))
+            elif page.parent.name == "tutorials":
                 printed.append((block, _shell(block)))
     return names, printed
 
 
+def _python(page: Path, block: Block, names: dict[str, Any]) -> str:
+    # So many empty lines before it, and a traceback names the page's own.
+    code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        exec(code, names)
+    return output.getvalue()
+
+
 def _shell(block: Block) -> str:
-    found = subprocess.run(
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
         ["bash", "-e", "-c", block.code],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        # As on a terminal of 80 columns, with the environment's own programs first.
-        env={**os.environ, "COLUMNS": "80", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )
-    return found.stdout
+        env={**os.environ, "PATH": programs, "COLUMNS": "80"},
+    ).stdout
 
 
-def _made_again(page: Path, figures: Path) -> None:
-    """The page's pictures, and the output it shows."""
+def _make_again(page: Path, figures: Path) -> None:
     with TemporaryDirectory() as folder:
-        _, printed = ran(page, Path(folder), shell=True)
+        _, printed = ran(page, Path(folder), {})
         for picture in Path(folder).glob("*.png"):
             (figures / picture.name).write_bytes(picture.read_bytes())
     text = page.read_text()
     for block, output in printed:
         if block.shown is not None:
-            text = text.replace(
-                f"{block.code}```\n\n```text\n{block.shown}```", f"{block.code}```\n\n```text\n{output}```"
+            before, after = (
+                f"{block.code}```\n\n```text\n{shown}```" for shown in (block.shown, output)
             )
+            text = text.replace(before, after)
     page.write_text(text)
 
 
 if __name__ == "__main__":
-    _FIGURES, *_PAGES = map(Path, sys.argv[1:])
-    for _page in _PAGES:
-        print(_page)
-        _made_again(_page.resolve(), _FIGURES.resolve())
+    to, *pages = (Path(argument).resolve() for argument in sys.argv[1:])
+    for each in pages:
+        print(each.name)
+        _make_again(each, to)
