@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 export BAYESTREAM_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test quick test-all test-native lint bench compare docs-figures clean
+.PHONY: demo test quick test-all test-native lint docs bench compare docs-figures clean
 
 demo: $(VENV)/.use
 	$(BIN)/bayestream demo --out out
@@ -42,7 +42,12 @@ lint: $(VENV)/.work
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir out/site
+	$(SITE)
+
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir out/site
+docs: $(VENV)/.work
+	$(SITE)
+	@echo "open file://$(abspath out/site/index.html)"
 
 # On an otherwise idle machine, about 25 minutes.
 bench: $(VENV)/.use
@@ -53,8 +58,10 @@ bench: $(VENV)/.use
 compare: $(VENV)/.use
 	$(BIN)/python benchmarks/compare.py --out out
 
-docs-figures: $(VENV)/.use
+# The pictures of the pages, and the output that they show, by the very code they show.
+docs-figures: $(VENV)/.work
 	$(BIN)/bayestream demo --out docs/figures
+	ls docs/*.md docs/tutorials/*.md | xargs -t -n 1 $(BIN)/python docs/_examples.py
 
 # What a user needs, or that and what a contributor needs; again when pyproject or a kernel changes.
 BUILT := pyproject.toml setup.py $(wildcard native/*)
