@@ -86,7 +86,10 @@ def _networks(learner: Estimator) -> tuple[Model, ...]:
 def _check_networks(smaller: Model, larger: Model) -> None:
     for model in (smaller, larger):
         if sum((layer.inputs + 1) * layer.outputs for layer in model.layers) != model.size:
-            raise ValueError("a network must be made by bs.models.mlp to grow.")
+            raise ValueError(
+                "a network must be made of dense layers with biases to grow, as bs.models.mlp "
+                "makes it."
+            )
     old, new = smaller.layers, larger.layers
     hidden = [layer.inputs for layer in old[1:]] == [layer.inputs for layer in new[1:]]
     less = new[0].inputs < old[0].inputs or new[-1].outputs < old[-1].outputs
