@@ -77,16 +77,17 @@ def trace(function: Callable[..., Any], leaves: Sequence[Any], x: Any) -> Networ
 def tapped(
     network: Network, leaves: Sequence[Array], x: Array, taps: Layered
 ) -> tuple[Array, Layered]:
-    """What the network returns, and each layer's input; `taps` (outputs,) are added to each z.
+    """What the network returns, and each layer's x with a 1 for the bias; taps are added to the z.
 
-    The derivative to a tap is the layer's delta; the kernel's is its outer product with the input.
+    The derivative to a tap (outputs,) is the layer's delta, and that to the kernel x ⊗ delta.
     """
-    added = {layer.z: tap for layer, tap in zip(network.layers, taps, strict=True)}
-    (eta,), values = _run(network.program, (*leaves, x), added)
-    inputs = (
-        jnp.transpose(_read(values, layer.x), layer.axes).reshape(-1) for layer in network.layers
-    )
-    return eta, tuple(inputs)
+    pairs = list(zip(network.layers, taps, strict=True))
+    (eta,), values = _run(network.program, (*leaves, x), {layer.z: tap for layer, tap in pairs})
+    activations: list[Array] = []
+    for layer, tap in pairs:
+        vector = jnp.transpose(_value(values, layer.x), layer.axes).reshape(-1).astype(tap.dtype)
+        activations.append(jnp.append(vector, 1.0) if layer.bias else vector)
+    return eta, tuple(activations)
 
 
 def _run(
@@ -98,7 +99,7 @@ def _run(
     values: dict[Any, Array] = dict(zip(names, (*program.consts, *arguments), strict=True))
     for eqn in jaxpr.eqns:
         if eqn.primitive is primitives.jit_p:
-            made, _ = _run(eqn.params["jaxpr"], [_read(values, atom) for atom in eqn.invars])
+            made, _ = _run(eqn.params["jaxpr"], [_value(values, atom) for atom in eqn.invars])
         else:
             read = [atom for atom in eqn.invars if isinstance(atom, Var)]
             alone = jaxpr.replace(constvars=(), invars=read, outvars=eqn.outvars, eqns=[eqn])
@@ -106,10 +107,10 @@ def _run(
         for name, value in zip(eqn.outvars, made, strict=True):
             tap = taps.get(name)
             values[name] = value if tap is None else value + _like(tap, value)
-    return [_read(values, atom) for atom in jaxpr.outvars], values
+    return [_value(values, atom) for atom in jaxpr.outvars], values
 
 
-def _read(values: dict[Any, Array], atom: Any) -> Array:
+def _value(values: dict[Any, Array], atom: Any) -> Array:
     return atom.val if isinstance(atom, Literal) else values[atom]
 
 
@@ -122,13 +123,10 @@ def _layers(jaxpr: Jaxpr, leaves: int) -> tuple[Dense, ...]:
     leaf_of = {name: leaf for leaf, name in enumerate(jaxpr.invars[:leaves])}
     maker = {name: eqn for eqn in jaxpr.eqns for name in eqn.outvars}
     users: defaultdict[Any, list[JaxprEqn | None]] = defaultdict(list)
-    for name in jaxpr.outvars:
-        if isinstance(name, Var):
-            users[name].append(None)
-    for eqn in jaxpr.eqns:
-        for name in eqn.invars:
-            if isinstance(name, Var):
-                users[name].append(eqn)
+    for user, atoms in [(None, jaxpr.outvars), *((eqn, eqn.invars) for eqn in jaxpr.eqns)]:
+        for atom in atoms:
+            if isinstance(atom, Var):
+                users[atom].append(user)
 
     def parameter(atom: Any) -> tuple[int, list[JaxprEqn]] | None:
         """The array that a value is a view of, and the views, where both serve nothing else."""
@@ -144,10 +142,10 @@ def _layers(jaxpr: Jaxpr, leaves: int) -> tuple[Dense, ...]:
 
     def bias(z: Any, outputs: int) -> Part | None:
         """The parameter that is added to z, one number to each."""
-        while len(users[z]) == 1 and (eqn := users[z][0]) is not None:
+        while len(users[z]) == 1 and _is_real(z) and (eqn := users[z][0]) is not None:
             if eqn.primitive is primitives.add_p:
                 found = parameter(eqn.invars[1] if eqn.invars[0] is z else eqn.invars[0])
-                sizes = [atom.aval.size for atom in (*eqn.invars, *eqn.outvars)]
+                sizes = [_size(atom) for atom in (*eqn.invars, *eqn.outvars)]
                 return _part(*found) if found and sizes == [outputs] * 3 else None
             if not (_is_view(eqn) and _keeps_order(eqn)):
                 return None
@@ -156,15 +154,14 @@ def _layers(jaxpr: Jaxpr, leaves: int) -> tuple[Dense, ...]:
 
     def dense(eqn: JaxprEqn) -> Dense | None:
         """The layer of a product, where one side is a parameter and the other a single vector."""
-        contracted, batched = eqn.params["dimension_numbers"]
+        contracted, _ = eqn.params["dimension_numbers"]
         z = eqn.outvars[0]
-        outputs = z.aval.size
-        if any(batched) or not _is_real(z):
-            return None
+        outputs = _size(z)
         for side in (1, 0):  # flax has x @ W, equinox W @ x
             W, x = eqn.invars[side], eqn.invars[1 - side]
-            found, inputs = parameter(W), x.aval.size
-            if found and W.aval.size == inputs * outputs > 0:  # less, if there are several x
+            found, inputs = parameter(W), _size(x)
+            # A vector's rows are as long written out; with several x the sizes do not fit.
+            if found and len(_shape(W)) > 1 and _size(W) == inputs * outputs > 0:
                 rows, axes = _in_front(contracted[side], W), _in_front(contracted[1 - side], x)
                 return Dense(_part(*found, rows), bias(z, outputs), inputs, outputs, x, axes, z)
         return None
@@ -186,7 +183,15 @@ def _part(leaf: int, views: Sequence[JaxprEqn], axes: tuple[int, ...] | None = N
 
 def _in_front(axes: Sequence[int], atom: Any) -> tuple[int, ...]:
     """These axes of an array, then all others."""
-    return (*axes, *(axis for axis in range(atom.aval.ndim) if axis not in axes))
+    return (*axes, *(axis for axis in range(len(_shape(atom))) if axis not in axes))
+
+
+def _shape(atom: Any) -> tuple[int, ...]:
+    return atom.aval.shape
+
+
+def _size(atom: Any) -> int:
+    return prod(_shape(atom))
 
 
 def _is_real(atom: Any) -> bool:
@@ -194,13 +199,13 @@ def _is_real(atom: Any) -> bool:
 
 
 def _is_view(eqn: JaxprEqn) -> bool:
-    return eqn.primitive in _VIEWS and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
+    return eqn.primitive in _VIEWS and _size(eqn.invars[0]) == _size(eqn.outvars[0])
 
 
 def _keeps_order(eqn: JaxprEqn) -> bool:
     """Whether a view leaves the numbers in their order: then its axes of size 1 alone moved."""
     if eqn.primitive is not primitives.transpose_p:
         return True
-    shape = eqn.invars[0].aval.shape
+    shape = _shape(eqn.invars[0])
     long = [axis for axis in eqn.params["permutation"] if shape[axis] > 1]
     return long == sorted(long)

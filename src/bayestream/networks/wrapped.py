@@ -85,22 +85,19 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
 
         def tapped(free: list[Array], taps: Layered) -> tuple[Array, Layered]:
             given = arrays([*free, *pieces[plain:]])
-            eta, found = discover.tapped(network, given, x.astype(dtype), taps)
-            return eta.reshape(outputs), found
+            eta, activations = discover.tapped(network, given, x.astype(dtype), taps)
+            return eta.reshape(outputs), activations
 
-        taps = tuple(jnp.zeros(layer.outputs, params.dtype) for layer in network.layers)
-        eta, pull_back, vectors = jax.vjp(tapped, pieces[:plain], taps, has_aux=True)
-        one = jnp.ones(1, params.dtype)
-        activations = [
-            jnp.append(vector.astype(params.dtype), one) if layer.bias else vector
-            for layer, vector in zip(network.layers, vectors, strict=True)
-        ]
+        taps = tuple(jnp.zeros(layer.outputs, params.dtype) for layer in layers)
+        eta, pull_back, activations = jax.vjp(tapped, pieces[:plain], taps, has_aux=True)
+        if not plain:
+            return eta, activations, lambda cotangent: pull_back(cotangent)[1]
 
         def deltas(cotangent: Array) -> Layered:
             free, dense = pull_back(cotangent)
-            return (jnp.concatenate(free), *dense) if plain else dense
+            return jnp.concatenate(free), *dense
 
-        return eta, (one, *activations) if plain else tuple(activations), deltas
+        return eta, (jnp.ones(1, params.dtype), *activations), deltas
 
     return Model(init, apply_flat, unravel, ends[-1], tuple(inputs), outputs, linearize, layers)
 
