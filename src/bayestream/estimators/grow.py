@@ -32,7 +32,8 @@ def grow(before: Estimator, state: State, after: Estimator, key: Key) -> State:
     are those of the smaller network until one comes that does.
 
     Args:
-        before: the learner so far, over `bs.models.mlp` or several of them.
+        before: the learner so far, over `bs.models.mlp` or several of them; or over a network of
+            `bs.models.wrap` in which dense layers with biases are all there is.
         state: its state.
         after: a learner of the same settings over the larger network, whose hidden layers are the
             same. New inputs and outputs come after the old ones. Where weights are scaled by their

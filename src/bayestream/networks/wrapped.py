@@ -20,13 +20,13 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
     covers flax linen (`module.apply`), flax nnx (`nnx.split`, then merge inside `apply`) and
     equinox (`eqx.partition`, then combine inside `apply`).
 
-    Dense layers are found by themselves, and are then as fast as those of `mlp`: each product of
-    one vector with a parameter, `x @ W` or `W @ x`, and the bias that is added to it, where
-    neither is used elsewhere; also inside `jax.jit`, and through reshapes, transposes and casts.
-    `model.layers` says which. Every other parameter (of convolutions, norms, embeddings, of a layer
-    that is shared or sees a whole sequence) is learnt as well, from C×P numbers written out. In the
-    flat vector these come first, then the layers in the order of computation; `model.unravel` gives
-    the pytree back.
+    Dense layers are found, and then as fast as those of `mlp`: a product of one vector with a
+    matrix of parameters, `x @ W` or `W @ x`, and the bias that is added to it, where neither is
+    used elsewhere; also inside `jax.jit`, and through reshapes, transposes and casts. They are in
+    `model.layers`. All other parameters (of convolutions, norms, embeddings, of a layer that is
+    shared or sees a whole sequence) are learnt just as well, but their C rows are written out. They
+    come first in the flat vector, then the layers in the order of computation; `model.unravel`
+    gives the pytree back.
 
     >>> model = wrap(lambda p, x: p["scale"] * jnp.tanh(p["W"] @ x + p["b"]), inputs=(3,),
     ...              params={"W": jnp.ones((2, 3)), "b": jnp.zeros(2), "scale": jnp.ones(2)})
@@ -58,21 +58,19 @@ def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int
     )
 
     def init(key: Key) -> Array:
-        arrays = jax.tree.leaves(params(key) if drawn else params)
-        return jnp.concatenate(
-            [part.ravel(jnp.asarray(arrays[part.leaf], dtype)) for part in parts]
-        )
+        given = jax.tree.leaves(params(key) if drawn else params)
+        return jnp.concatenate([part.ravel(jnp.asarray(given[part.leaf], dtype)) for part in parts])
 
     def arrays(pieces: Sequence[Array]) -> list[Array]:
         """The parameter arrays, from their pieces of the flat vector."""
-        found = dict(enumerate(leaves))
+        found: dict[int, Array] = {}
         for part, piece in zip(parts, pieces, strict=True):
             leaf = leaves[part.leaf]
             like = jax.ShapeDtypeStruct(leaf.shape, piece.dtype)
             # A permutation's inverse is its transpose.
             (array,) = jax.linear_transpose(part.ravel, like)(piece)
             found[part.leaf] = array.astype(leaf.dtype)
-        return list(found.values())
+        return [found[leaf] for leaf in range(len(leaves))]
 
     def unravel(params: Array) -> Any:
         return tree.unflatten(arrays(jnp.split(params, ends[:-1])))
