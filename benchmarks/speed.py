@@ -105,8 +105,8 @@ def problem(network: str, outputs: int, steps: int) -> tuple[bs.Model, bs.Likeli
     return model, bs.likelihoods.gaussian(0.1), (xs, ys)
 
 
-def step_seconds(learner: bs.Estimator, stream: Any, trials: int) -> float:
-    """A scanned step of one trial, state donated from chunk to chunk as `run` does."""
+def scanned(learner: bs.Estimator, stream: Any, trials: int = 1) -> Callable[[], Any]:
+    """A call learns the whole stream once more, state donated from chunk to chunk as `run` does."""
     keys = jax.random.split(jax.random.key(0), trials)
     holder = [jax.vmap(learner.init)(keys) if trials > 1 else learner.init(keys[0])]
     xs, ys = jnp.asarray(stream[0]), jnp.asarray(stream[1])
@@ -125,7 +125,12 @@ def step_seconds(learner: bs.Estimator, stream: Any, trials: int) -> float:
         holder[0] = scan(holder[0])
         return holder[0]
 
-    return seconds(once) / len(xs) / trials
+    return once
+
+
+def step_seconds(learner: bs.Estimator, stream: Any, trials: int) -> float:
+    """A scanned step of one trial."""
+    return seconds(scanned(learner, stream, trials)) / len(stream[0]) / trials
 
 
 def megabytes(which: str) -> float:
@@ -365,6 +370,29 @@ def replay_ratio() -> float:
     return ours / (seconds(once) / len(xs))
 
 
+def wrapped_ratios() -> tuple[float, float]:
+    """A step on the MLP of flax, and on that of equinox, over one on `mlp`: in turn, the least."""
+    import equinox as eqx
+    from flax import linen
+
+    inputs, *hidden = NETWORKS["648k"]
+    model, likelihood, stream = problem("648k", 10, 4)
+    key = jax.random.key(0)
+    layers = [layer for size in hidden for layer in (linen.Dense(size), linen.relu)]
+    flax = linen.Sequential([*layers, linen.Dense(10)])
+    equinox = eqx.nn.MLP(inputs, 10, hidden[0], len(hidden), jax.nn.relu, key=key)
+    params, static = eqx.partition(equinox, eqx.is_array)
+    networks = [
+        model,
+        bs.models.wrap(flax.apply, flax.init(key, stream[0][0]), inputs=(inputs,)),
+        bs.models.wrap(lambda p, x: eqx.combine(p, static)(x), params, inputs=(inputs,)),
+    ]
+    works = [scanned(bs.lofi(each, likelihood, rank=10, **DYNAMICS), stream) for each in networks]
+    rounds = [[seconds(work, budget=0.0) for work in works] for _ in range(20)]
+    ours, of_flax, of_equinox = np.min(rounds, axis=0)
+    return of_flax / ours, of_equinox / ours
+
+
 def arithmetic_seconds(parameters: int, rank: int, outputs: int) -> float:
     """A step's multiply–adds at the rate of a large product of matrices on this machine.
 
@@ -381,7 +409,7 @@ def arithmetic_seconds(parameters: int, rank: int, outputs: int) -> float:
     return parameters * (sums + made) / rate
 
 
-def promises(timings: list[Timing], alone: Callable[..., float]) -> Table:
+def promises(timings: list[Timing], alone: Callable[..., Any]) -> Table:
     """What we set out to reach, and what this machine says; `alone` calls in a fresh process."""
     by_case = {row.case: row for row in timings}
     big, wide = by_case[Case("lofi", "648k", 10, 10)], by_case[Case("lofi", "648k", 10, 50)]
@@ -423,6 +451,11 @@ def promises(timings: list[Timing], alone: Callable[..., float]) -> Table:
             "Thompson's draw of weights ÷ of outputs, P=158,810",
             "≥ 2",
             f"{alone(decision_ratio):.1f}",
+        ),
+        (
+            "lofi rank 10 on a wrapped flax, equinox MLP ÷ on mlp",
+            "≤ 1.1",
+            ", ".join(f"{ratio:.2f}" for ratio in alone(wrapped_ratios)),
         ),
         ("replay_sgd, Adam, 10 examples ÷ plain JAX", "≤ 1.1", f"{alone(replay_ratio):.2f}"),
         ("lofi rank 10 ÷ its arithmetic at sgemm's rate", "≤ 2", f"{big.step / floor:.1f}"),

@@ -243,6 +243,20 @@ def test_several_networks_are_one_whose_output_is_their_weighted_mean():
     np.testing.assert_allclose(draws[:, 52:], np.tile(weights, (4000, 1)), rtol=1e-12)
 
 
+def test_parameters_of_several_networks_keep_their_order_whatever_layers_are_found():
+    def make(features, **setting):
+        model = bs.models.mlp([2, 1])._replace(
+            init=lambda key: jnp.arange(3.0),
+            apply=lambda w, x: (w @ features(jnp.append(x, 1.0)))[None],
+        )
+        return bs.vdekf(model, NOISE, **setting)
+
+    average = bs.averaged(make, bs.grid(features=[jnp.tanh, jnp.sin], drift=[0.0, 1e-3]))
+    found = average.model.apply(average.mean(average.init(jax.random.key(0))), XS[0])
+    x = np.append(XS[0], 1.0)
+    np.testing.assert_allclose(found, [np.arange(3) @ (np.tanh(x) + np.sin(x)) / 2], rtol=1e-12)
+
+
 def test_switching_shares_weight_evenly(followed):
     settings, make, _ = learner()
     average = bs.averaged(make, settings, forget=0.95, switching=0.01)

@@ -27,12 +27,18 @@ Linearized = tuple[jax.Array, Layered, Callable[[jax.Array], Layered]]
 
 
 class Layer(NamedTuple):
-    """A dense layer's place in the flat vector: (inputs + 1, outputs) row-major, bias last."""
+    """A dense layer's place in the flat vector: (rows, outputs) row-major, the bias last."""
 
     offset: int
     inputs: int
     outputs: int
     scale: float  # the forward pass multiplies the kernel by this; 1 unless fan-in scaled
+    bias: bool = True  # whether it has one
+
+    @property
+    def rows(self) -> int:
+        """Of its kernel, and one for the bias: as many as it has activations."""
+        return self.inputs + self.bias
 
 
 class Model(NamedTuple):

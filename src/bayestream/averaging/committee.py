@@ -70,18 +70,25 @@ def _mixture(groups: Sequence[Group]) -> Committee:
 def _ensemble(groups: Sequence[Group]) -> Committee:
     """Of several networks: Σ w_i f_i(x); its parameters are all of theirs, then the weights."""
 
-    def apply(params: Any, x: Array) -> Array:
-        own, weights = params
+    def unravel(params: Array) -> tuple[list[Array], Array]:
+        """The parameters of each group's networks, one a row, and the weights."""
+        ends = accumulate(len(group.places) * group.model.size for group in groups)
+        *own, weights = jnp.split(params, list(ends))
+        pairs = zip(groups, own, strict=True)
+        return [part.reshape(len(group.places), -1) for group, part in pairs], weights
+
+    def apply(params: Array, x: Array) -> Array:
+        own, weights = unravel(params)
         outputs = [
             group.each(lambda learner, p: learner.model.apply(p, x), stacked)
             for group, stacked in zip(groups, own, strict=True)
         ]
         return weights @ jnp.concatenate(outputs)
 
-    def start(key: Key) -> Any:
-        own = [group.each(lambda learner: learner.model.init(key)) for group in groups]
+    def start(key: Key) -> Array:
+        own = [group.each(lambda learner: learner.model.init(key)).reshape(-1) for group in groups]
         count = sum(len(group.places) for group in groups)
-        return own, jnp.full(count, 1 / count)
+        return jnp.concatenate([*own, jnp.full(count, 1 / count)])
 
     def mean(state: Any) -> Array:
         means = [part.reshape(-1) for part in _each(groups, _mean, state)]
@@ -111,8 +118,9 @@ def _ensemble(groups: Sequence[Group]) -> Committee:
     def sample(state: Any, key: Key, count: int) -> Array:
         return jax.vmap(lambda k: one(state, k))(jax.random.split(key, count))
 
+    # One vector, and not a tree of arrays: `wrap` might order those otherwise than `mean` does.
     model = models.wrap(apply, start, inputs=groups[0].model.inputs)
-    return Committee(model, mean, covariance_between, sample)
+    return Committee(model._replace(unravel=unravel), mean, covariance_between, sample)
 
 
 def covariance_of(between: Callable[[Any, Array], Array]) -> Callable[[Any, Rows], Array]:

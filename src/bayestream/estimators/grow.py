@@ -32,7 +32,8 @@ def grow(before: Estimator, state: State, after: Estimator, key: Key) -> State:
     are those of the smaller network until one comes that does.
 
     Args:
-        before: the learner so far, over `bs.models.mlp` or several of them.
+        before: the learner so far, over `bs.models.mlp` or several of them; or over a network of
+            `bs.models.wrap` in which dense layers with biases are all there is.
         state: its state.
         after: a learner of the same settings over the larger network, whose hidden layers are the
             same. New inputs and outputs come after the old ones. Where weights are scaled by their
@@ -86,7 +87,10 @@ def _networks(learner: Estimator) -> tuple[Model, ...]:
 def _check_networks(smaller: Model, larger: Model) -> None:
     for model in (smaller, larger):
         if sum((layer.inputs + 1) * layer.outputs for layer in model.layers) != model.size:
-            raise ValueError("a network must be made by bs.models.mlp to grow.")
+            raise ValueError(
+                "a network must be made of dense layers with biases to grow, as bs.models.mlp "
+                "makes it."
+            )
     old, new = smaller.layers, larger.layers
     hidden = [layer.inputs for layer in old[1:]] == [layer.inputs for layer in new[1:]]
     less = new[0].inputs < old[0].inputs or new[-1].outputs < old[-1].outputs

@@ -47,7 +47,7 @@ diagonal_curvature = Curvature(
 
 
 def _kronecker_start(model: Model, eta: Array) -> kronecker.KroneckerPrecision:
-    if sum((layer.inputs + 1) * layer.outputs for layer in model.layers) != model.size:
+    if sum(layer.rows * layer.outputs for layer in model.layers) != model.size:
         raise ValueError(
             "model must be made of dense layers, as bs.models.mlp makes it, for Kronecker "
             "curvature; use diagonal_curvature for others."

@@ -15,7 +15,7 @@ from bayestream.types import Array, Key, Layer
 class KroneckerPrecision(NamedTuple):
     """Block diagonal, layer by layer in the order of the flat vector."""
 
-    inputs: tuple[Array, ...]  # A_l = Σ a aᵀ (inputs + 1, inputs + 1)
+    inputs: tuple[Array, ...]  # A_l = Σ a aᵀ (rows, rows)
     outputs: tuple[Array, ...]  # S_l = Σ δ δᵀ (outputs, outputs)
     observed: Array  # n, how many examples are in the sums
     floor: Array  # η, the prior's precision
@@ -24,7 +24,7 @@ class KroneckerPrecision(NamedTuple):
 def start(layers: tuple[Layer, ...], floor: Array) -> KroneckerPrecision:
     """η I, before any observation."""
     return KroneckerPrecision(
-        tuple(jnp.zeros((layer.inputs + 1,) * 2, floor.dtype) for layer in layers),
+        tuple(jnp.zeros((layer.rows,) * 2, floor.dtype) for layer in layers),
         tuple(jnp.zeros((layer.outputs,) * 2, floor.dtype) for layer in layers),
         jnp.zeros((), floor.dtype),
         floor,
@@ -106,7 +106,7 @@ def _eigen(precision: KroneckerPrecision) -> list[tuple[Array, Array, Array]]:
 
 
 def _layers(precision: KroneckerPrecision, vectors: Array) -> list[tuple[Array, Array, Array]]:
-    """Each layer's factors and share of the vectors, (…, inputs + 1, outputs)."""
+    """Each layer's factors and share of the vectors, (…, rows, outputs)."""
     layers: list[tuple[Array, Array, Array]] = []
     offset = 0
     for A, S in zip(precision.inputs, precision.outputs, strict=True):

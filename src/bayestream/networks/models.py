@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from bayestream.checks import check_whole
 from bayestream.networks.convolutions import average_pool, convolve, pull_back
+from bayestream.networks.wrapped import wrap
 from bayestream.types import Array, Key, Layer, Layered, Linearized, Model
 
 Activation = Callable[[Array], Array]
@@ -158,51 +158,6 @@ def lenet(
         return eta, (ones, ones, *activations), deltas
 
     return Model(init, apply, unravel, size, (height, width, depth), outputs, linearize, layers)
-
-
-def wrap(apply: Callable[[Any, Array], Array], params: Any, *, inputs: tuple[int, ...]) -> Model:
-    """Any `apply(params, x) → (C,)` on one input of shape `inputs`.
-
-    `params` is a pytree of arrays, or a function key → pytree that draws a fresh start. This
-    covers flax linen (`module.apply`), flax nnx (`nnx.split`, then merge inside `apply`) and
-    equinox (`eqx.partition`, then combine inside `apply`).
-
-    >>> model = wrap(lambda p, x: p["slope"] * x + p["offset"],
-    ...              {"slope": jnp.ones(1), "offset": jnp.zeros(1)}, inputs=(1,))
-    >>> model.size, model.outputs
-    (2, 1)
-    """
-    # A pytree may be callable too (an equinox module is); only a leaf by itself is a function.
-    drawn = callable(params) and jax.tree.leaves(params) == [params]
-    template = jax.eval_shape(params, jax.random.key(0)) if drawn else params
-    unravels: list[Callable[[Array], Any]] = []
-
-    def joined(tree: Any) -> Array:
-        flat, unravel = ravel_pytree(tree)
-        unravels.append(unravel)
-        return flat
-
-    flat = jax.eval_shape(joined, template)
-    (unravel,) = unravels
-    x = jax.ShapeDtypeStruct(inputs, flat.dtype)
-    outputs = jax.eval_shape(lambda p, x: apply(unravel(p), x), flat, x)
-    if outputs.ndim > 1:
-        raise ValueError(
-            f"apply(params, x) must return a vector (C,) for one x of shape {inputs}, "
-            f"got shape {outputs.shape}."
-        )
-
-    def init(key: Key) -> Array:
-        return ravel_pytree(params(key) if drawn else params)[0]
-
-    def apply_flat(params: Array, x: Array) -> Array:
-        return jnp.reshape(apply(unravel(params), x), (outputs.size,))
-
-    def linearize(params: Array, x: Array) -> Linearized:
-        eta, pull_back = jax.vjp(lambda p: apply_flat(p, x), params)
-        return eta, (jnp.ones(1, params.dtype),), pull_back
-
-    return Model(init, apply_flat, unravel, flat.size, tuple(inputs), outputs.size, linearize)
 
 
 def of_each(model: Model, *, count: int) -> Model:
