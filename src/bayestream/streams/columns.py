@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayestream.streams.files import Row
+from bayestream.streams.habits import Habits, habits_of
 from bayestream.streams.values import (
     ORDERS,
     NumberStyle,
@@ -70,6 +71,18 @@ class Head:
 
     def cells(self, name: str) -> list[tuple[Any, NumberStyle]]:
         """What is not missing in a column, with how its numbers are written."""
+        habits = self.habits(name)
+        return [
+            (value, habits.of(style))
+            for value, style in self._written(name)
+            if text_of(value) != habits.nothing
+        ]
+
+    def habits(self, name: str) -> Habits:
+        """What is peculiar to how a column's numbers are written."""
+        return habits_of(self._written(name))
+
+    def _written(self, name: str) -> list[tuple[Any, NumberStyle]]:
         found = [((row.values or {}).get(name), row.numbers) for row in self._rows]
         return [(value, style) for value, style in found if text_of(value) is not None]
 
@@ -112,7 +125,8 @@ def column(name: str, head: Head, wishes: Wishes, *, day_first: bool = False) ->
             return Column(name, "left out", f"{why}; --numeric {name} to use it")
         if _is_clock(name, cells):
             return Column(name, "date", f"seconds since 1970, {_like(cells, odd)}", order="ymd")
-        return Column(name, "numeric", said_with(_like(cells, odd), missing, odd, "no number"))
+        why = ", ".join(filter(None, [_like(cells, odd), head.habits(name).said()]))
+        return Column(name, "numeric", said_with(why, missing, odd, "no number"))
     order, doubt = order_of([value for value, _ in cells], day_first)
     if order:
         odd = [value for value, _ in cells if not is_date(value, order)]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayestream.streams.habits import NO_HABITS, Habits
 from bayestream.streams.slots import Slots
 from bayestream.streams.statistics import LIMIT, Statistics
 from bayestream.streams.tally import Tally
@@ -80,11 +81,13 @@ class Encoder:
         classes: int = 10,
         orders: Mapping[str, str] | None = None,
         most: Mapping[str, int] | None = None,
+        habits: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """`slots` are of every column of categories or of each; `orders` are of columns of dates.
 
         An order is "ymd", "dmy" or "mdy", the first unless said. `most` has of a column how many
         slots it may grow to, and of the target how many classes; what is not in it does not grow.
+        `habits` are of columns whose numbers are written in a way of their own.
         """
         sizes = {c: slots if isinstance(slots, int) else slots[c] for c in columns.categorical}
         lowest = (("classes", classes, 2), *(("slots", size, 1) for size in sizes.values()))
@@ -103,7 +106,9 @@ class Encoder:
             "classes": classes,
             "orders": self._orders,
             "most": growing,
+            "habits": {name: [*each] for name, each in (habits or {}).items()},
         }
+        self._habits = {name: Habits(*each) for name, each in (habits or {}).items()}
         self._most_classes = max(classes, growing.get(target, 0))
         # Numbers first, then the seconds of dates; then what falls into cycles, then categories.
         self._numbers = {name: Statistics() for name in (*columns.numeric, *columns.dates)}
@@ -226,7 +231,7 @@ class Encoder:
         try:
             if name in self._orders:
                 return moment_of(value, self._orders[name])
-            return number_of(value, style)
+            return number_of(value, self._habits.get(name, NO_HABITS).of(style))
         except ValueError as error:
             self.tally.odd[name].add(str(error), place)
             return None

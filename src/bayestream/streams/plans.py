@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bayestream.streams.columns import Column
 from bayestream.streams.dialects import Dialect
 from bayestream.streams.encoder import Columns, Encoder
+from bayestream.streams.habits import Habits
 from bayestream.streams.targets import Target
 
 _SHOWN = 40  # columns, one a line
@@ -27,6 +28,7 @@ class Plan(NamedTuple):
     target: Target
     looked_at: str  # so many rows, in words
     ignore: tuple[str, ...] = ()  # as the user says, be they in the first rows or not
+    habits: Mapping[str, Habits] = {}  # of columns of numbers that have any
 
     @property
     def files(self) -> list[str]:
@@ -66,6 +68,7 @@ class Plan(NamedTuple):
             slots={c.name: c.slots for c in self.columns if c.slots},
             classes=max(self.target.outputs, 2),
             orders={c.name: c.order for c in self.columns if c.order},
+            habits=self.habits,
             most={each.name: each.most for each in (*self.columns, self.target) if each.most},
         )
 
@@ -84,4 +87,5 @@ class Plan(NamedTuple):
             target._replace(classes=tuple(target.classes)),
             saved["looked_at"],
             tuple(saved["ignore"]),
+            {name: Habits(*each) for name, each in saved["habits"].items()},
         )

@@ -52,7 +52,8 @@ def target_of(name: str, task: str | None, head: Head, wishes: Wishes) -> Target
                 f"target must hold numbers, got {str(odd[0])[:50]!r} in {name}; "
                 "is the task classification?"
             )
-        return Target(name, "regression", said_with(f"regression{why}", 0, odd, "no number"))
+        why = ", ".join(filter(None, [f"regression{why}", head.habits(name).said()]))
+        return Target(name, "regression", said_with(why, 0, odd, "no number"))
     outputs, most = wishes.classes, 0
     if outputs is None:
         outputs = len(labels) + (0 if head.complete else spare(len(labels)))

@@ -47,6 +47,8 @@ class NumberStyle(NamedTuple):
 
     decimal: str = "."
     thousands: str = ""  # what stands between groups of three digits; spaces are always understood
+    unit: str = ""  # what every number of a column ends in, such as kg
+    nothing: str = ""  # a number that stands for a missing one, such as -999
 
 
 PLAIN = NumberStyle()
@@ -82,7 +84,7 @@ def number_of(value: Any, style: NumberStyle = PLAIN) -> float | None:
     (1234.5, 1200.0)
     """
     text = text_of(value)
-    if text is None:
+    if text is None or text == style.nothing:
         return None
     try:
         number = _number(text, style) if isinstance(value, str) else float(value)
@@ -103,10 +105,11 @@ def _number(text: str, style: NumberStyle) -> float:
         raise ValueError
     owed = text.startswith("(") and text.endswith(")")  # as accountants write what is lost
     text = text[1:-1].strip() if owed else text
+    text = text.removesuffix(style.unit)
     sign = -1.0 if owed or text.startswith(("-", "\u2212")) else 1.0
     text = text.removeprefix("-").removeprefix("\u2212").strip(_AFFIXES)
     text = _SPACES.sub("", text).replace("\u2212", "-")
-    decimal, thousands = style
+    decimal, thousands, *_ = style
     if thousands and re.fullmatch(rf"-?{grouped(thousands)}(?:{re.escape(decimal)}\d*)?", text):
         text = text.replace(thousands, "")
     if decimal != "." and text.count(decimal) == 1 and "." not in text:
