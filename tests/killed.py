@@ -65,7 +65,7 @@ def write_growing_table(path: Path) -> None:
     """Categories and classes that keep coming."""
     rng = np.random.default_rng(0)
     place = rng.integers(1 + np.arange(STEPS) // 20)
-    rows = [f"{rng.normal():.3f},place {n},kind {n // 3}" for n in place]
+    rows = [f"{rng.normal():.3f},place {n},kind {n // 2}" for n in place]
     path.write_text("\n".join(["size,place,y", *rows]) + "\n")
 
 
