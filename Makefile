@@ -61,7 +61,7 @@ compare: $(VENV)/.use
 # The pictures of the pages, and the output that they show, by the very code they show.
 docs-figures: $(VENV)/.work
 	$(BIN)/bayestream demo --out docs/figures
-	$(BIN)/python docs/_examples.py docs/figures docs/*.md docs/tutorials/*.md
+	ls docs/*.md docs/tutorials/*.md | xargs -t -n 1 $(BIN)/python docs/_examples.py
 
 # What a user needs, or that and what a contributor needs; again when pyproject or a kernel changes.
 BUILT := pyproject.toml setup.py $(wildcard native/*)

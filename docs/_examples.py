@@ -1,7 +1,7 @@
 """The pages' examples, run as they are written, with the pictures and the output they make.
 
-`python docs/_examples.py docs/figures docs/tutorials/*.md` puts the pictures that these pages save
-into that folder, and what their examples print into the pages, where output is shown.
+`python docs/_examples.py docs/tutorials/drift.md` puts the pictures that this page saves into
+docs/figures, and what its examples print into the page, where output is shown.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def _shell(block: Block) -> str:
     ).stdout
 
 
-def _make_again(page: Path, figures: Path) -> None:
+def _make_again(page: Path) -> None:
+    figures = Path(__file__).parent / "figures"
     with TemporaryDirectory() as folder:
         _, printed = ran(page, Path(folder), {})
         for picture in Path(folder).glob("*.png"):
@@ -104,7 +105,4 @@ def _make_again(page: Path, figures: Path) -> None:
 
 
 if __name__ == "__main__":
-    to, *pages = (Path(argument).resolve() for argument in sys.argv[1:])
-    for each in pages:
-        print(each.name)
-        _make_again(each, to)
+    _make_again(Path(sys.argv[1]).resolve())
