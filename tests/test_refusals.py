@@ -96,6 +96,7 @@ class Source:
 
     outputs, names = 2, ["yes", "no"]
     labels = names
+    more_classes = False
 
 
 def test_a_forecast_that_is_not_finite_is_never_printed_as_a_class():
