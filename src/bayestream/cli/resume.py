@@ -20,7 +20,7 @@ import typer
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal
 from bayestream.cli.sources import Source
-from bayestream.running import checkpoint
+from bayestream.running import Fleet, checkpoint
 from bayestream.running.folder import File, files, read
 from bayestream.streams.encoder import Encoded
 from bayestream.streams.plans import Plan
@@ -108,6 +108,7 @@ class Resumable:
         """Save what is new since the last time."""
         if self._folder is None or self._place.rows == self._saved:
             return
+        state = state.state if isinstance(state, Fleet) else state
         rows, *place = self._place
         notes = dict(zip(Place._fields[1:], place, strict=True), journal=journal.to_json())
         checkpoint.save_step(
@@ -171,4 +172,5 @@ def _said(value: Any) -> str:
 def _content(item: Encoded | Unreadable) -> bytes:
     if isinstance(item, Unreadable):
         return repr(tuple(item)).encode()
-    return f"{item.place}\n{item.y!r}\n{item.target}\n".encode() + item.x.tobytes()
+    whose = "" if item.key is None else f"{item.key}\n"
+    return f"{item.place}\n{item.y!r}\n{item.target}\n{whose}".encode() + item.x.tobytes()

@@ -20,6 +20,7 @@ from bayestream.cli.resume import Resumable, call_of
 from bayestream.cli.sidecar import checked_level, describe
 from bayestream.cli.writers import record
 from bayestream.evaluation import plots
+from bayestream.running import Fleet, fleet
 from bayestream.running.refusals import check_most
 from bayestream.running.run import learn
 from bayestream.streams.encoder import Encoded
@@ -34,6 +35,10 @@ def run(
     context: typer.Context,
     data: sources.Data,
     target: sources.Target = "",
+    key: sources.Key = "",
+    pooled: Annotated[
+        bool, typer.Option(help="New keys begin where a learner of all rows is by then.")
+    ] = False,
     task: sources.TaskName = "",
     method: learners.Method = None,
     rank: learners.Rank = None,
@@ -87,6 +92,11 @@ def run(
 
     `bayestream run --data river/Phishing --hidden 20`
 
+    With a key, every sensor, user or machine has a learner of its own, which learns from its own
+    rows alone; what columns hold, and how they are standardised, is the same for all.
+
+    `bayestream run --data sensors.csv --target load --key sensor`
+
     With a checkpoint folder, a run that was ended in whatever way (kill -9, a power cut) goes on at
     its last checkpoint when the same command is given again, and ends as if nothing had happened;
     rows that were added to the data meanwhile are learnt too. Standard input must be what it was,
@@ -101,10 +111,12 @@ def run(
     """
     if on_bad not in ("skip", "raise"):
         raise ValueError(f"--on-bad must be skip or raise, got {on_bad!r}.")
+    if pooled and not key:
+        raise ValueError("--pooled must come with --key, which names the column of keys.")
     checked_level(level)
     saved = Resumable(checkpoint, every, call_of(context))
     source = sources.opened(
-        data, target=target, task=task, reading=reading, limit=limit, plan=saved.plan
+        data, target=target, task=task, reading=reading, limit=limit, plan=saved.plan, key=key
     )
     chosen = learners.settings(
         method,
@@ -127,6 +139,8 @@ def run(
     )
     about = {"learner": chosen._asdict(), "sizes": sizes}
     state = saved.begin(learner, about, learner.init(jax.random.key(seed)), journal)
+    if key:
+        state = fleet(learner, state, pooled=pooled)
     if saved.start:
         console.print(saved, soft_wrap=True, markup=False, highlight=False)
     rows = saved.rows(source)
@@ -147,6 +161,9 @@ def run(
         console.print(f"interrupted after {journal.count:,} rows")
     if journal.count:
         console.print(journal.unscored() or journal.table(chosen.method))
+    if journal.by_key:
+        console.lines(journal.by_key.lines())
+        console.print(journal.by_key.table() or "")
     for line in filter(None, [*journal.changes(), journal.moves(), *journal.skips()]):
         console.print(line, markup=False)
     console.lines(source.notes())
@@ -182,16 +199,22 @@ def _learn_all(
                 raise ValueError(f"{bad[0].place}: {bad[0].reason}.")
             journal.skip(bad)
             if rows:
-                state, records = learn(
-                    learner,
-                    state,
-                    stacked(rows, source.task, source.inputs),
-                    record=record,
-                    key=jax.random.key(seed),
-                    progress=False,
-                    size=block,
-                    first=journal.count,
-                )
+                stream = stacked(rows, source.task, source.inputs)
+                drawn = jax.random.key(seed)
+                if isinstance(state, Fleet):
+                    keys = [row.key for row in rows]
+                    records = state.learn(keys, stream, record=record, key=drawn, size=block)
+                else:
+                    state, records = learn(
+                        learner,
+                        state,
+                        stream,
+                        record=record,
+                        key=drawn,
+                        progress=False,
+                        size=block,
+                        first=journal.count,
+                    )
                 journal.write(rows, records)
             if not cut_short:
                 saved.reached(state, journal, source)

@@ -31,6 +31,9 @@ Target = Annotated[
 TaskName = Annotated[
     str, typer.Option("--task", help="regression or classification; guessed where that is safe.")
 ]
+Key = Annotated[
+    str, typer.Option(help="The column that says whose row it is: each has a learner of its own.")
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use so many rows only.")]
 
 
@@ -46,6 +49,7 @@ class Source(NamedTuple):
     at_rest: bool  # does its order mean nothing?
     plan: Plan | None = None  # of a table
     encoder: Encoder | None = None
+    key: str = ""  # the column that says whose row it is, in a fleet
 
     @property
     def labels(self) -> Sequence[str]:
@@ -78,8 +82,11 @@ def opened(
     reading: Reading = AS_IT_IS,
     limit: int | None = None,
     plan: Plan | None = None,
+    key: str = "",
 ) -> Source:
     """The source that a command line names, or its first rows alone; read as planned before."""
+    if key and data in datasets.NAMES and not data.startswith("river/"):
+        raise ValueError(f"--key must name a column of a table, and {data} has none.")
     if data in datasets.NAMES and not data.startswith("river/"):
         with INTERRUPTS.waiting():
             datasets.get(data)
@@ -92,7 +99,8 @@ def opened(
         options = reading.options()
         if limit is not None:
             options["head"] = min(limit, reading.head)
-        source = _of_table(data, target, task, {**options, "plan": plan})
+        source = _of_table(data, target, task, {**options, "plan": plan, "key": key or None})
+        source = source._replace(key=key)
     if limit is None:
         return source
     total = limit if source.total is None else min(limit, source.total)

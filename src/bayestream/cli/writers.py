@@ -43,7 +43,13 @@ class Writer(Protocol):
     header: Sequence[str]
     losses: Losses
 
-    counts: NDArray[Any]  # of the classes so far; none of numbers
+    def to_json(self) -> Any:
+        """What it remembers of the rows so far, in plain JSON."""
+        ...
+
+    def restore(self, saved: Any) -> None:
+        """Be the writer that said so."""
+        ...
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """The rows' forecasts as `values` has them."""
@@ -57,7 +63,13 @@ class Numbers:
         self._ends = (0.5 - level / 2, 0.5 + level / 2)
         self.header: Sequence[str] = ("place", "target", "forecast", "deviation", "low", "high")
         self.losses: Losses = {("", "rmse"): 2, ("running mean", "rmse"): 2, ("", "nlpd"): 1}
-        self.counts = np.zeros(0)
+
+    def to_json(self) -> Any:
+        """Nothing."""
+        return []
+
+    def restore(self, saved: Any) -> None:
+        """From nothing."""
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """In the units of the target; blank until those are known."""
@@ -92,9 +104,17 @@ class Labels:
         wrong = "misclassification"
         self.losses: Losses = {("", wrong): 1, ("most frequent class", wrong): 1, ("", "nlpd"): 1}
         self._source = source
-        self.counts = np.zeros(source.outputs)
+        self._counts = np.zeros(source.outputs)
         slots = probabilities_of(source.labels, source.outputs)
         self.header: Sequence[str] = ("place", "target", "forecast", "probability", *slots)
+
+    def to_json(self) -> Any:
+        """How many there have been of each class."""
+        return self._counts.tolist()
+
+    def restore(self, saved: Any) -> None:
+        """As many as it says."""
+        self._counts = np.array(saved)
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """Classes by their names, in the order in which they first appeared."""
@@ -116,8 +136,8 @@ class Labels:
         label = np.where(known, y, 0).astype(int)
         frequent = np.empty(len(rows), int)
         for index in range(len(rows)):
-            frequent[index] = self.counts.argmax()
-            self.counts[label[index]] += known[index]
+            frequent[index] = self._counts.argmax()
+            self._counts[label[index]] += known[index]
         chance = probabilities[np.arange(len(rows)), label]
         chance = np.where(chance < 1e-38, 1e-38, chance)  # NaN stays
         wrong = (best != label) | ~finite

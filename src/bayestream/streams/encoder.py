@@ -30,6 +30,7 @@ class Encoded(NamedTuple):
     centre: float  # of the labels before this one
     scale: float  # their deviation; NaN while there are fewer than WARM_UP
     classes: int = 0  # how many classes had been seen before this row
+    key: str | None = None  # whose learner's row it is, in a fleet
 
 
 class Columns(NamedTuple):
