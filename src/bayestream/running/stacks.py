@@ -22,6 +22,7 @@ from bayestream.running.run import Record, along
 from bayestream.types import Array, Estimator, Example, Key, State
 
 _FEWEST = 8  # learners that a stack has room for
+_SHORTEST = 64  # rows of a program
 
 
 class Visits(NamedTuple):
@@ -46,7 +47,7 @@ class Stacks:
         """`states` has a leading axis; a stack is a thread's, and no other's."""
         self._learner = learner
         self._states = [_placed(_each(states, slice(at, None, threads))) for at in range(threads)]
-        self._size = 1
+        self._size = _SHORTEST
         self._ready: set[Any] = set()  # programs that have been compiled
 
     def room(self, count: int, start: State) -> None:
@@ -98,9 +99,11 @@ class Stacks:
         """What was recorded of each example, which learner `numbers` says has learnt, and was lost.
 
         `positions` are those among a learner's own examples, of which its random numbers are made.
-        Examples are padded to the most that there have been, or to `size`: one program serves all.
+        Examples are padded to the most that there have been, or to `size`, and to a power of two: few
+        programs serve all.
         """
-        self._size = max(self._size, size, len(numbers))
+        while self._size < max(size, len(numbers)):
+            self._size *= 2
         jobs = list(self._jobs(numbers))
         work = partial(self._work, examples, positions, record, key)
         program = (record, self._capacity(), self._size, key is None)
