@@ -1,4 +1,4 @@
-"""A fleet is as many separate runs, equal to the bit, whoever comes when; `bayestream run --key`."""
+"""A fleet is as many separate runs, to the bit, whoever comes when; `bayestream run --key`."""
 
 import csv
 from itertools import pairwise

@@ -99,7 +99,7 @@ class Stacks:
         """What was recorded of each example, which learner `numbers` says has learnt, and was lost.
 
         `positions` are those among a learner's own examples, of which its random numbers are made.
-        Examples are padded to the most that there have been, or to `size`, and to a power of two: few
+        Examples are padded to the most that there have been, or to `size`, in powers of two: few
         programs serve all.
         """
         while self._size < max(size, len(numbers)):
