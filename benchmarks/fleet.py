@@ -1,7 +1,7 @@
 """What a step of a fleet costs a learner, beside a step of a learner alone, in turn; least of each.
 
-Rounds are short, so that on a busy machine some of them meet an idle core; those of a large fleet are
-not, and need both cores idle. The first rounds, in which beliefs fill up, are not counted.
+Those of one learner are short, so that on a busy machine some of them meet an idle core; a fleet's
+need both cores idle. The first rounds, in which beliefs fill up, are not counted.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class Stacks:
         """`states` has a leading axis; a stack is a thread's, and no other's."""
         self._learner = learner
         self._states = [_placed(_each(states, slice(at, None, threads))) for at in range(threads)]
+        self._refused = [np.array(learner.refused(stack)) for stack in self._states]
         self._size = _SHORTEST
         self._ready: set[Any] = set()  # programs that have been compiled
 
@@ -63,11 +64,13 @@ class Stacks:
         for at, states in enumerate(self._states):
             if len(jax.tree.leaves(states)[0]) < capacity:
                 self._states[at] = _placed(jax.tree.map(longer, states, start))
+                self._refused[at] = longer(self._refused[at], self._learner.refused(start))
 
     def put(self, number: int, state: State) -> None:
         """Another state for a learner."""
         stack, slot = self._place(number)
         self._states[stack] = _put(self._states[stack], slot, state)
+        self._refused[stack][slot] = self._learner.refused(state)
 
     def of(self, number: int) -> State:
         """A copy of a learner's state."""
@@ -135,7 +138,7 @@ class Stacks:
         job: _Job,
     ) -> tuple[Any, NDArray[Any]]:
         at, rows, visits = job
-        self._states[at], (kept, counts, before) = _steps(
+        self._states[at], (kept, counts) = _steps(
             self._learner,
             record,
             self._states[at],
@@ -144,11 +147,12 @@ class Stacks:
             *padded((_each(examples, rows), positions[rows]), self._size),
             key,
         )
-        last = np.roll(np.asarray(counts)[: len(rows)], 1)
-        firsts = np.concatenate([np.zeros(1, int), visits.ends])[:-1][: len(visits.slots)]
-        last[firsts] = np.asarray(before)[: len(visits.slots)]
-        lost = np.asarray(counts)[: len(rows)] > last
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(rows)], kept), lost
+        kept, counts = jax.tree.map(lambda leaf: np.asarray(leaf)[: len(rows)], (kept, counts))
+        before = np.roll(counts, 1)
+        before[visits.ends[:-1]] = self._refused[at][visits.slots[1:]]
+        before[:1] = self._refused[at][visits.slots[:1]]
+        self._refused[at][visits.slots] = counts[visits.ends - 1]
+        return kept, counts > before
 
     def _place(self, number: int) -> tuple[int, int]:
         return number % len(self._states), number // len(self._states)
@@ -170,26 +174,22 @@ def _steps(
 ) -> tuple[State, Any]:
     """The states after the first `count` visits, each learner having learnt its own examples.
 
-    Also what was recorded of each, how many updates its learner had refused by then, and how many
-    before each visit.
+    Also what was recorded of each, and how many updates its learner had refused by then.
     """
     alone = partial(along, estimator, record)
 
-    def visit(index: Array, carry: tuple[State, Any, Array]) -> tuple[State, Any, Array]:
-        states, kept, before = carry
+    def visit(index: Array, carry: tuple[State, Any]) -> tuple[State, Any]:
+        states, kept = carry
         slot, end = visits.slots[index], visits.ends[index]
         first = jnp.where(index > 0, visits.ends[index - 1], 0)
         state = _each(states, slot)
-        before = before.at[index].set(estimator.refused(state))
         state, kept = alone(state, examples, positions, end, key, first=first, kept=kept)
-        return _with(states, slot, state), kept, before
+        return _with(states, slot, state), kept
 
     start = _each(states, 0)
     _, kept = jax.eval_shape(alone, start, examples, positions, 0, key)
     rows = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), kept)
-    before = jnp.zeros(len(visits.slots), estimator.refused(start).dtype)
-    states, kept, before = jax.lax.fori_loop(0, count, visit, (states, rows, before))
-    return states, (*kept, before)
+    return jax.lax.fori_loop(0, count, visit, (states, rows))
 
 
 def _each(tree: Any, index: Any) -> Any:
@@ -197,7 +197,9 @@ def _each(tree: Any, index: Any) -> Any:
 
 
 def _with(states: State, slot: Any, state: State) -> State:
-    return jax.tree.map(lambda stack, leaf: stack.at[slot].set(leaf), states, state)
+    # Not `stack.at[slot].set(leaf)`, a scatter, which XLA makes number by number.
+    put = partial(jax.lax.dynamic_update_index_in_dim, index=slot, axis=0)
+    return jax.tree.map(put, states, state)
 
 
 _put = jax.jit(_with, donate_argnums=0)
