@@ -48,9 +48,10 @@ Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scale
         weigh(in, rank, rows, scaled);
       });
   const std::vector<double> of_rows(weights.begin() + rank, weights.end());
-  // l. 11-13: rotate W~ to its singular directions, largest first.
+  // l. 11-13: rotate W~ to its singular directions, largest first. Where one is dropped, the others
+  // may be any of the same span: of a belief it makes no difference.
   const Matrix gram = turned(plain);
-  Matrix made = eigenvectors(gram, rows);
+  Matrix made = rows == rank + 1 ? least_last(gram, rows) : eigenvectors(gram, rows);
   made.insert(made.end(), weights.begin(), weights.end());
   // From W~ back to Z: made turn, one column of it after another.
   Matrix columns = transposed(made, rows + 1, rows);

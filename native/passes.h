@@ -1,6 +1,5 @@
 // The two passes over a belief's arrays and what goes from one to the other, for all threads.
 #pragma once
-#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -29,6 +28,14 @@ auto binding() {
       ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Attr<ffi::Span<const std::int64_t>>("layout"));
 }
 
+// Memory for one pass, of the thread that asks for it, until it asks again.
+template <typename Real>
+Real* scratch(Index count) {
+  thread_local std::vector<Real> memory;
+  if (static_cast<Index>(memory.size()) < count) memory.resize(count);
+  return memory.data();
+}
+
 // The sums of the first pass.
 struct Sums {
   Matrix plain, scaled, drift;  // (L + M, L + M)
@@ -39,10 +46,10 @@ Sums first_pass(const Task<Real>& task, const Kernels<Real>& kernels, Index part
                 const Runner& run) {
   const Index rows = task.rank + task.rows(), squared = rows * rows;
   const Index needed = kernels.gram_memory(task);
-  const std::unique_ptr<Real[]> memory(new Real[needed * parts]);
+  Real* const memory = scratch<Real>(needed * parts);
   Matrix plain(squared * parts, 0.0), scaled(plain), drift(plain);
   run(parts, [&](Index part) {
-    kernels.gram(task, part, parts, memory.get() + part * needed,
+    kernels.gram(task, part, parts, memory + part * needed,
                  {&plain[part * squared], &scaled[part * squared], &drift[part * squared]});
   });
   for (Matrix* gram : {&plain, &scaled, &drift}) {
@@ -74,9 +81,9 @@ void second_pass(Task<Real> task, Layers<Real>& layers, const Matrix& made,
     block.fresh = fresh.back().data();
   }
   const Index room = kernels.rotate_memory(task);
-  const std::unique_ptr<Real[]> own(new Real[room * parts]);
+  Real* const own = scratch<Real>(room * parts);
   run(parts, [&](Index part) {
-    kernels.rotate(task, part, parts, own.get() + part * room);
+    kernels.rotate(task, part, parts, own + part * room);
   });
 }
 

@@ -29,7 +29,8 @@ inline void solve_lower(const Matrix& l, Index n, double* b, Index columns) {
   for (Index i = 0; i < n; ++i) {
     for (Index k = 0; k < i; ++k)
       for (Index c = 0; c < columns; ++c) b[i * columns + c] -= l[i * n + k] * b[k * columns + c];
-    for (Index c = 0; c < columns; ++c) b[i * columns + c] /= l[i * n + i];
+    const double inverse = 1.0 / l[i * n + i];
+    for (Index c = 0; c < columns; ++c) b[i * columns + c] *= inverse;
   }
 }
 
@@ -38,7 +39,8 @@ inline void solve_upper(const Matrix& l, Index n, double* b, Index columns) {
   for (Index i = n - 1; i >= 0; --i) {
     for (Index k = i + 1; k < n; ++k)
       for (Index c = 0; c < columns; ++c) b[i * columns + c] -= l[k * n + i] * b[k * columns + c];
-    for (Index c = 0; c < columns; ++c) b[i * columns + c] /= l[i * n + i];
+    const double inverse = 1.0 / l[i * n + i];
+    for (Index c = 0; c < columns; ++c) b[i * columns + c] *= inverse;
   }
 }
 
@@ -186,12 +188,12 @@ inline void make_triangular(double* a, Index count, Index n, Index pivots) {
   }
 }
 
-// Eigenvectors of a symmetric matrix as the rows of the result, largest eigenvalue first:
-// Householder reduction to tridiagonal form, then implicit QL. Entries of a sum of squares in single
-// or double precision are far from where their own squares would overflow.
-inline Matrix eigenvectors(Matrix a, Index n) {
-  Matrix q(n * n, 0.0), d(n), e(n, 0.0), w(n);
-  for (Index i = 0; i < n; ++i) q[i * n + i] = 1.0;
+// A symmetric matrix in tridiagonal form: diagonal d (n), below it e (n - 1, and a zero), by Householder
+// reflections I - scale v v'; reflect(v, scale) is told of each. Entries of a sum of squares in single or
+// double precision are far from where their own squares would overflow.
+template <typename Reflect>
+void make_tridiagonal(Matrix a, Index n, Matrix& d, Matrix& e, const Reflect& reflect) {
+  Matrix w(n), v(n);
   for (Index k = 0; k + 2 < n; ++k) {
     // Reflect column k below the subdiagonal to zero: v = x -+ |x| e_1.
     double tail = 0.0;
@@ -199,7 +201,7 @@ inline Matrix eigenvectors(Matrix a, Index n) {
     if (tail == 0.0) continue;
     const double x = a[(k + 1) * n + k], norm = std::sqrt(x * x + tail);
     const double head = x + std::copysign(norm, x), square = head * head + tail;
-    std::vector<double> v(n, 0.0);
+    std::fill(v.begin(), v.begin() + k + 1, 0.0);
     v[k + 1] = head;
     for (Index i = k + 2; i < n; ++i) v[i] = a[i * n + k];
     const double scale = 2.0 / square;
@@ -214,15 +216,27 @@ inline Matrix eigenvectors(Matrix a, Index n) {
     for (Index i = k; i < n; ++i) w[i] -= 0.5 * scale * along * v[i];
     for (Index i = k; i < n; ++i)
       for (Index j = k; j < n; ++j) a[i * n + j] -= v[i] * w[j] + w[i] * v[j];
-    // The rows of q are the transformed basis: Q <- H Q.
-    std::fill(w.begin(), w.end(), 0.0);
-    for (Index i = k + 1; i < n; ++i)
-      for (Index j = 0; j < n; ++j) w[j] += v[i] * q[i * n + j];
-    for (Index i = k + 1; i < n; ++i)
-      for (Index j = 0; j < n; ++j) q[i * n + j] -= scale * v[i] * w[j];
+    reflect(v, scale);
   }
+  d.resize(n);
+  e.assign(n, 0.0);
   for (Index i = 0; i < n; ++i) d[i] = a[i * n + i];
   for (Index i = 0; i + 1 < n; ++i) e[i] = a[(i + 1) * n + i];
+}
+
+// Eigenvectors of a symmetric matrix as the rows of the result, largest eigenvalue first: tridiagonal
+// form, then implicit QL.
+inline Matrix eigenvectors(const Matrix& a, Index n) {
+  Matrix q(n * n, 0.0), w(n), d, e;
+  for (Index i = 0; i < n; ++i) q[i * n + i] = 1.0;
+  make_tridiagonal(a, n, d, e, [&](const Matrix& v, double scale) {
+    // The rows of q are the transformed basis: Q <- H Q.
+    std::fill(w.begin(), w.end(), 0.0);
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < n; ++j) w[j] += v[i] * q[i * n + j];
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < n; ++j) q[i * n + j] -= scale * v[i] * w[j];
+  });
   const double epsilon = std::numeric_limits<double>::epsilon();
   for (Index l = 0; l < n; ++l) {
     for (int sweep = 0; sweep < 60; ++sweep) {
@@ -270,6 +284,77 @@ inline Matrix eigenvectors(Matrix a, Index n) {
   for (Index i = 0; i < n; ++i)
     std::copy_n(q.data() + order[i] * n, n, sorted.data() + i * n);
   return sorted;
+}
+
+// The least eigenvalue of a tridiagonal, positive semi-definite matrix, or a little less, so that the
+// pivots of T - x stay positive: Laguerre's iteration, which comes from below and never overshoots. With
+// q_i the pivots, r and t are the sums that make trace (T - x)^-1 and trace (T - x)^-2 of their
+// derivatives, all of them positive.
+inline double least_eigenvalue(const Matrix& d, const Matrix& e, double norm) {
+  const Index n = static_cast<Index>(d.size());
+  const double near = 2.0 * std::numeric_limits<double>::epsilon() * norm;
+  double x = -2.0 * near;
+  for (int step = 0; step < 60; ++step) {
+    double inverse = 0.0, r = 0.0, t = 0.0, once = 0.0, twice = 0.0;
+    for (Index i = 0; i < n; ++i) {
+      const double square = i > 0 ? e[i - 1] * e[i - 1] : 0.0, a = square * inverse;
+      const double q = d[i] - x - a;
+      if (!(q > 0.0)) return x - near;
+      inverse = 1.0 / q;
+      t = a * (r * r + t) * inverse;
+      r = (1.0 + a * r) * inverse;
+      t += r * r;
+      once += r;
+      twice += t;
+    }
+    const double spread = std::max(0.0, (n - 1.0) * (n * twice - once * once));
+    const double move = n / (once + std::sqrt(spread));
+    if (!(move > near)) break;
+    x += move - 0.5 * near;
+  }
+  return x;
+}
+
+// An orthogonal matrix whose last row is the eigenvector of the least eigenvalue of a positive
+// semi-definite matrix. The others span what the other eigenvectors do, and are found without them: it
+// is the reflection that takes that one to the last axis.
+inline Matrix least_last(const Matrix& a, Index n) {
+  Matrix reflections, d, e, u(n), pivots(n), made(n * n);
+  reflections.reserve(n * (n + 1));
+  make_tridiagonal(a, n, d, e, [&](const Matrix& v, double scale) {
+    reflections.insert(reflections.end(), v.begin(), v.end());
+    reflections.push_back(scale);
+  });
+  double norm = 0.0;
+  for (Index i = 0; i < n; ++i) norm = std::max(norm, std::abs(d[i]) + 2.0 * std::abs(e[i]));
+  const double x = least_eigenvalue(d, e, norm);
+  const double tiny = std::numeric_limits<double>::epsilon() * norm + 1e-300;
+  for (Index i = 0; i < n; ++i) {
+    pivots[i] = d[i] - x - (i > 0 ? e[i - 1] * e[i - 1] / pivots[i - 1] : 0.0);
+    pivots[i] = std::max(pivots[i], tiny);
+    u[i] = i % 3 - 0.5 + 0.1 * i;  // orthogonal to no eigenvector but by accident
+  }
+  // Inverse iteration, (T - x)^-1 u.
+  for (int step = 0; step < 3; ++step) {
+    for (Index i = 1; i < n; ++i) u[i] -= e[i - 1] / pivots[i - 1] * u[i - 1];
+    for (Index i = n - 1; i >= 0; --i)
+      u[i] = (u[i] - (i + 1 < n ? e[i] * u[i + 1] : 0.0)) / pivots[i];
+    double largest = 0.0;
+    for (double each : u) largest = std::max(largest, std::abs(each));
+    for (double& each : u) each /= largest;
+  }
+  for (Index k = static_cast<Index>(reflections.size()) / (n + 1) - 1; k >= 0; --k) {
+    const double* v = &reflections[k * (n + 1)];
+    const double along = v[n] * std::inner_product(v, v + n, u.begin(), 0.0);
+    for (Index i = 0; i < n; ++i) u[i] -= along * v[i];
+  }
+  // I - 2 w w' / w'w with w = u/|u| +- the last axis; its last row is -+u/|u|.
+  const double length = std::sqrt(std::inner_product(u.begin(), u.end(), u.begin(), 0.0));
+  u[n - 1] += std::copysign(length, u[n - 1]);
+  const double scale = 2.0 / std::inner_product(u.begin(), u.end(), u.begin(), 0.0);
+  for (Index i = 0; i < n; ++i)
+    for (Index j = 0; j < n; ++j) made[i * n + j] = (i == j ? 1.0 : 0.0) - scale * u[i] * u[j];
+  return made;
 }
 
 }  // namespace bayestream

@@ -135,6 +135,15 @@ def _uncertainty(names):
     assert 0.8 < names["covered"] < 0.99
 
 
+def _fleets(names):
+    early = {name: errors[:20].mean() for name, errors in names["errors"].items()}
+    late = {name: errors[-20:].mean() for name, errors in names["errors"].items()}
+    assert early["a learner each, pooled"] < 0.7 * early["a learner each"]
+    assert late["a learner each, pooled"] < 0.3 * late["one learner for all"]
+    assert names["same"]
+    assert len(names["sensors"]) == 30
+
+
 def _methods(names):
     assert names["learner"].model.size == 3 * 16 + 16 + 16
 
@@ -182,4 +191,5 @@ CLAIMS = {
     "bandit.md": _bandit,
     "own-network.md": _own_network,
     "fleet.md": _fleet,
+    "fleets.md": _fleets,
 }

@@ -37,7 +37,19 @@ from .evaluation import Results, evaluate, plots, summaries
 from .forecasts import predictive, scores
 from .gaussians import kernels
 from .networks import models
-from .running import Checkpoints, Records, RefusedError, checkpoint, run, run_together, step
+from .running import (
+    Checkpoints,
+    Fleet,
+    FleetRecords,
+    FleetState,
+    Records,
+    RefusedError,
+    checkpoint,
+    fleet,
+    run,
+    run_together,
+    step,
+)
 from .tuning import tune
 from .types import Estimator, Example, Likelihood, Model, Stream
 
@@ -47,6 +59,9 @@ __all__ = [
     "Checkpoints",
     "Estimator",
     "Example",
+    "Fleet",
+    "FleetRecords",
+    "FleetState",
     "Likelihood",
     "Model",
     "Records",
@@ -64,6 +79,7 @@ __all__ = [
     "expectations",
     "fcekf",
     "fdekf",
+    "fleet",
     "gaussians",
     "ggt",
     "grid",

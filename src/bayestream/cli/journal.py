@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from bayestream.cli.appended import Appended, Mark, content_until
+from bayestream.cli.by_key import ByKey
 from bayestream.cli.sources import Source
 from bayestream.cli.writers import SHARES, Labels, Numbers, Writer
 from bayestream.evaluation.changes import Change, Watch
 from bayestream.evaluation.results import Results
 from bayestream.evaluation.summaries import window
+from bayestream.running.fleet import FleetRecords
 from bayestream.running.run import Records
 from bayestream.streams.encoder import WARM_UP, Encoded
 from bayestream.streams.tables import Unreadable
@@ -70,7 +72,7 @@ class Journal:
         """What a checkpoint needs of it, in plain JSON, once the disk has the rest in files."""
         return {
             "files": {name: file.mark() for name, file in self._files.items()},
-            "counts": self._writer.counts.tolist(),
+            "counts": self._writer.to_json(),
             "watch": self._watch.to_json(),
             "changes": self._changes,
             "skipped": self._skipped,
@@ -85,7 +87,7 @@ class Journal:
         content = {
             name: content_until(self._path(name), mark) for name, mark in self._marks.items()
         }
-        self._writer.counts = np.array(saved["counts"])
+        self._writer.restore(saved["counts"])
         self._watch = Watch.from_json(saved["watch"])
         self._changes = [Change(*change) for change in saved["changes"]]
         self._skipped = [Unreadable(*row) for row in saved["skipped"]]
@@ -97,7 +99,7 @@ class Journal:
         self._speeds = array("d", rows[:, losses:].ravel())
         self._recent = rows[-self._size :, :losses]
 
-    def write(self, rows: Sequence[Encoded], records: Records) -> None:
+    def write(self, rows: Sequence[Encoded], records: Records | FleetRecords) -> None:
         """Score forecasts, and write them down; say what could not be learnt from."""
         values = jax.tree.map(np.asarray, records.values)
         lines, losses, surprise = self._writer.write(rows, values)
@@ -173,6 +175,11 @@ class Journal:
         """For machines: rows that were forecast, and those not read or not learnt from."""
         read = {"rows": self.count, "labels": self.updates}
         return {**read, "skipped": self._skips - self.refused, "refused": self.refused}
+
+    @property
+    def by_key(self) -> ByKey | None:
+        """What it has of each key, in a fleet."""
+        return self._writer if isinstance(self._writer, ByKey) else None
 
     @property
     def header(self) -> Sequence[str]:
@@ -302,4 +309,6 @@ def journal_for(
     With a folder of checkpoints, what it remembers of every row is kept there too.
     """
     writer = Labels(source) if source.task == "classification" else Numbers(level)
+    if source.key:
+        writer = ByKey(writer, source.key)
     return Journal(writer, size, out, drifts, kept)

@@ -76,6 +76,8 @@ def predict(
     notes = run_notes(file)
     if notes["plan"] is None:
         raise ValueError(f"--checkpoint must be of a run on a table, got {file.path}.")
+    if notes["call"].get("key"):
+        raise ValueError(f"--checkpoint must be of a run without --key, got {file.path}.")
     level = checked_level(notes["call"]["level"] if level is None else level)
     given = Format(separator, quote, decimal, thousands, header, encoding)
     source = _opened(notes, data, given, ignore or ())

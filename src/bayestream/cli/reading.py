@@ -91,7 +91,7 @@ def named_as_options() -> Generator[None]:
 
 def _as_option(found: re.Match[str]) -> str:
     name = found[0]
-    return f"--{name}" if name in ("target", "task", *Reading._fields) else name
+    return f"--{name}" if name in ("target", "task", "key", *Reading._fields) else name
 
 
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:

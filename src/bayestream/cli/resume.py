@@ -21,7 +21,7 @@ from bayestream.cli.growing import Growing
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal
 from bayestream.cli.sources import Source
-from bayestream.running import checkpoint
+from bayestream.running import Fleet, checkpoint
 from bayestream.running.envelope import library
 from bayestream.running.folder import File, files, read
 from bayestream.streams.encoder import Encoded
@@ -113,6 +113,7 @@ class Resumable:
         """Save what is new since the last time."""
         if self._folder is None or self._place.rows == self._saved:
             return
+        state = belief.state.state if isinstance(belief.state, Fleet) else belief.state
         rows, *place = self._place
         notes = {
             **self._about,
@@ -120,7 +121,7 @@ class Resumable:
             **dict(zip(Place._fields[1:], place, strict=True)),
             "journal": journal.to_json(),
         }
-        checkpoint.save_step(self._folder, belief.learner, belief.state, step=rows, notes=notes)
+        checkpoint.save_step(self._folder, belief.learner, state, step=rows, notes=notes)
         self._saved = rows
 
     def __str__(self) -> str:
@@ -179,4 +180,5 @@ def _said(value: Any) -> str:
 def _content(item: Encoded | Unreadable) -> bytes:
     if isinstance(item, Unreadable):
         return repr(tuple(item)).encode()
-    return f"{item.place}\n{item.y!r}\n{item.target}\n".encode() + item.x.tobytes()
+    whose = "" if item.key is None else f"{item.key}\n"
+    return f"{item.place}\n{item.y!r}\n{item.target}\n{whose}".encode() + item.x.tobytes()

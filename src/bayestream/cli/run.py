@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import typer
@@ -23,8 +23,10 @@ from bayestream.cli.resume import Resumable, call_of
 from bayestream.cli.sidecar import checked_level, describe
 from bayestream.cli.writers import record
 from bayestream.evaluation import plots
+from bayestream.running import Fleet, fleet
+from bayestream.running.fleet import FleetRecords
 from bayestream.running.refusals import check_most
-from bayestream.running.run import learn
+from bayestream.running.run import Records, learn
 from bayestream.streams.encoder import Encoded, Growth
 from bayestream.streams.tables import Unreadable, stacked
 
@@ -36,6 +38,10 @@ def run(
     context: typer.Context,
     data: sources.Data,
     target: sources.Target = "",
+    key: sources.Key = "",
+    pooled: Annotated[
+        bool, typer.Option(help="New keys begin where a learner of all rows is by then.")
+    ] = False,
     task: sources.TaskName = "",
     method: learners.Method = None,
     rank: learners.Rank = None,
@@ -89,6 +95,11 @@ def run(
 
     `bayestream run --data river/Phishing --hidden 20`
 
+    With a key, every sensor, user or machine has a learner of its own, which learns from its own
+    rows alone; what columns hold, and how they are standardised, is the same for all.
+
+    `bayestream run --data sensors.csv --target load --key sensor`
+
     With a checkpoint folder, a run that was ended in whatever way (kill -9, a power cut) goes on at
     its last checkpoint when the same command is given again, and ends as if nothing had happened;
     rows that were added to the data meanwhile are learnt too. Standard input must be what it was,
@@ -103,6 +114,8 @@ def run(
     """
     if on_bad not in ("skip", "raise"):
         raise ValueError(f"--on-bad must be skip or raise, got {on_bad!r}.")
+    if pooled and not key:
+        raise ValueError("--pooled must come with --key, which names the column of keys.")
     checked_level(level)
     chosen = learners.settings(
         method,
@@ -112,10 +125,17 @@ def run(
         config=config,
         otherwise=learners.SELF_TUNING,
     )
-    grows = learners.grows(chosen.method)
+    grows = learners.grows(chosen.method) and not key
     saved = Resumable(checkpoint, every, call_of(context))
     source = sources.opened(
-        data, target=target, task=task, reading=reading, limit=limit, plan=saved.plan, grow=grows
+        data,
+        target=target,
+        task=task,
+        reading=reading,
+        limit=limit,
+        plan=saved.plan,
+        grow=grows,
+        key=key,
     )
     sizes = learners.layers(source, hidden)
     began = sizes if source.grows else None
@@ -126,14 +146,16 @@ def run(
     console.lines([learners.sentence(source, chosen.method, belief.learner)])
     if not grows and source.plan is not None:
         console.print(
-            f"a network of {chosen.method} cannot grow: categories that find no room share an "
-            "input, and rows of classes that find none are left out",
+            f"a network of {'a fleet' if key else chosen.method} cannot grow: categories that find "
+            "no room share an input, and rows of classes that find none are left out",
             soft_wrap=True,
         )
     journal = journal_for(
         source, window, out, learners.drifts(chosen), level=level, kept=checkpoint
     )
     saved.begin(belief, {"learner": chosen._asdict(), "began": began}, journal)
+    if key:
+        belief.state = fleet(belief.learner, belief.state, pooled=pooled)
     if saved.start:
         console.print(saved, soft_wrap=True, markup=False, highlight=False)
     rows = saved.rows(source)
@@ -145,6 +167,9 @@ def run(
         console.print(f"interrupted after {journal.count:,} rows")
     if journal.count:
         console.print(journal.unscored() or journal.table(chosen.method))
+    if journal.by_key:
+        console.lines(journal.by_key.lines())
+        console.print(journal.by_key.table() or "")
     for line in filter(None, [*journal.changes(), journal.moves(), *journal.skips()]):
         console.print(line, markup=False)
     console.lines([*source.grown(), *source.notes()])
@@ -184,17 +209,7 @@ def _learn_all(
             for part in _of_one_size(rows):
                 if part[0].growth is not None:
                     bar.console.print(_grown(belief, part[0].growth, journal.count + 1))
-                belief.state, records = learn(
-                    belief.learner,
-                    belief.state,
-                    stacked(part, source.task, belief.sizes[0]),
-                    record=record,
-                    key=jax.random.key(belief.seed),
-                    progress=False,
-                    size=block,
-                    first=journal.count,
-                )
-                journal.write(part, records)
+                journal.write(part, _learnt(belief, part, source, block, journal.count))
             if not cut_short:
                 saved.reached(belief, journal, source)
             bar.update(line, advance=len(rows) + len(bad), description=journal.line())
@@ -204,6 +219,20 @@ def _learn_all(
             bar.update(line, total=bar.tasks[line].completed)
     if not cut_short:
         saved.save(belief, journal)
+
+
+def _learnt(
+    belief: Growing, rows: list[Encoded], source: sources.Source, block: int, first: int
+) -> Records | FleetRecords:
+    """Forecasts of the rows, each of which is learnt from before the next."""
+    stream = stacked(rows, source.task, belief.sizes[0])
+    options: Any = {"record": record, "key": jax.random.key(belief.seed), "size": block}
+    if isinstance(belief.state, Fleet):
+        return belief.state.learn([row.key for row in rows], stream, **options)
+    belief.state, records = learn(
+        belief.learner, belief.state, stream, progress=False, first=first, **options
+    )
+    return records
 
 
 def _of_one_size(rows: list[Encoded]) -> list[list[Encoded]]:

@@ -23,7 +23,7 @@ def describe(out: Path, source: Source, header: Sequence[str], level: float) -> 
     about: dict[str, Any] = {
         "task": source.task,
         "level": level,
-        "columns": dict(zip(header, _meanings(source, level), strict=True)),
+        "columns": dict(zip(header, _with_key(source, _meanings(source, level)), strict=True)),
     }
     if source.plan is not None:
         about["target"] = source.plan.target.name
@@ -34,6 +34,13 @@ def describe(out: Path, source: Source, header: Sequence[str], level: float) -> 
         ]
     with whole(out / "forecasts.json") as path:
         path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _with_key(source: Source, meanings: list[str]) -> list[str]:
+    """In a fleet's file the key comes second."""
+    place, *rest = meanings
+    whose = [f"the row's {source.key}, which has a learner of its own"] if source.key else []
+    return [place, *whose, *rest]
 
 
 def _meanings(source: Source, level: float) -> list[str]:

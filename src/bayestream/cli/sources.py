@@ -32,6 +32,9 @@ Target = Annotated[
 TaskName = Annotated[
     str, typer.Option("--task", help="regression or classification; guessed where that is safe.")
 ]
+Key = Annotated[
+    str, typer.Option(help="The column that says whose row it is: each has a learner of its own.")
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use so many rows only.")]
 
 
@@ -47,6 +50,7 @@ class Source(NamedTuple):
     at_rest: bool  # does its order mean nothing?
     plan: Plan | None = None  # of a table
     encoder: Encoder | None = None
+    key: str = ""  # the column that says whose row it is, in a fleet
 
     @property
     def more_classes(self) -> bool:
@@ -131,11 +135,14 @@ def opened(
     limit: int | None = None,
     plan: Plan | None = None,
     grow: bool = False,
+    key: str = "",
 ) -> Source:
     """The source that a command line names, or its first rows alone; read as planned before.
 
-    With `grow`, its rows may come to need a larger network.
+    With `grow`, its rows may come to need a larger network; `key` says whose row each is.
     """
+    if key and data in datasets.NAMES and not data.startswith("river/"):
+        raise ValueError(f"--key must name a column of a table, and {data} has none.")
     if data in datasets.NAMES and not data.startswith("river/"):
         with INTERRUPTS.waiting():
             datasets.get(data)
@@ -148,7 +155,8 @@ def opened(
         options = reading.options()
         if limit is not None:
             options["head"] = min(limit, reading.head)
-        source = _of_table(data, target, task, {**options, "plan": plan, "grow": grow})
+        planned = {"plan": plan, "grow": grow, "key": key or None}
+        source = _of_table(data, target, task, {**options, **planned})._replace(key=key)
     if limit is None:
         return source
     total = limit if source.total is None else min(limit, source.total)

@@ -44,7 +44,13 @@ class Writer(Protocol):
     header: Sequence[str]
     losses: Losses
 
-    counts: NDArray[Any]  # of the classes so far; none of numbers
+    def to_json(self) -> Any:
+        """What it remembers of the rows so far, in plain JSON."""
+        ...
+
+    def restore(self, saved: Any) -> None:
+        """Be the writer that said so."""
+        ...
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """The rows' forecasts as `values` has them."""
@@ -63,7 +69,13 @@ class Numbers:
             ("", "nlpd"): 1,
             ("", "coverage"): 1,
         }
-        self.counts = np.zeros(0)
+
+    def to_json(self) -> Any:
+        """Nothing."""
+        return []
+
+    def restore(self, saved: Any) -> None:
+        """From nothing."""
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """In the units of the target; blank until those are known."""
@@ -104,11 +116,19 @@ class Labels:
             ("", "confidence"): 1,
         }
         self._source = source
-        self.counts = np.zeros(source.outputs)
+        self._counts = np.zeros(source.outputs)
         # A header cannot change: classes that the network has grown for share the last column.
         self._shown, self._more = source.outputs, source.more_classes
         columns = probabilities_of(source.labels, source.outputs, more=self._more)
         self.header: Sequence[str] = ("place", "target", "forecast", "probability", *columns)
+
+    def to_json(self) -> Any:
+        """How many there have been of each class."""
+        return self._counts.tolist()
+
+    def restore(self, saved: Any) -> None:
+        """As many as it says."""
+        self._counts = np.array(saved)
 
     def write(self, rows: Sequence[Encoded], values: Any) -> Written:
         """Classes by their names, in the order in which they first appeared."""
@@ -119,7 +139,7 @@ class Labels:
         # A class that the network has no output for, which is not learnt from, has none.
         lacking = max(0, int(label.max()) + 1 - found.shape[1])
         probabilities: NDArray[Any] = np.pad(found, ((0, 0), (0, lacking)))
-        self.counts = np.pad(self.counts, (0, max(0, probabilities.shape[1] - len(self.counts))))
+        self._counts = np.pad(self._counts, (0, max(0, probabilities.shape[1] - len(self._counts))))
         finite = np.atleast_1d(np.isfinite(probabilities).all(axis=1))
         names = [*self._source.names]  # a row may name those before it alone
         best = probabilities.argmax(axis=1)
@@ -134,8 +154,8 @@ class Labels:
         ]
         frequent = np.empty(len(rows), int)
         for index in range(len(rows)):
-            frequent[index] = self.counts.argmax()
-            self.counts[label[index]] += known[index]
+            frequent[index] = self._counts.argmax()
+            self._counts[label[index]] += known[index]
         chance = probabilities[np.arange(len(rows)), label]
         chance = np.where(chance < 1e-38, 1e-38, chance)  # NaN stays
         wrong = (best != label) | ~finite

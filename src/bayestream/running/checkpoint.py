@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import bayestream
 from bayestream.estimators.guard import check_state
 from bayestream.running.envelope import CheckpointError, DamagedCheckpointError
+from bayestream.running.fleet_state import FleetState
 from bayestream.running.folder import File, read, write, write_step
 from bayestream.types import Array, Estimator, State
 
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _STATE, _BESIDE, _PROBE = "state/", "beside/", "probe"
+_START, _POOL, _ROWS = "start/", "pool/", "rows"  # of a fleet, whose learners are under _STATE
 _CLOSE = 1e-3  # outputs of one network on two machines, relative to the largest
 
 
@@ -60,7 +62,7 @@ def save(
     Args:
         path: of the file; .safetensors is what others expect it to end in.
         learner: whose state it is.
-        state: from `learner.init`, or from a run.
+        state: from `learner.init`, or from a run; or that of a fleet, `fleet.state`.
         step: a number of yours, such as how many examples have been learnt from.
         notes: anything of yours that JSON can say.
         arrays: any arrays of yours, by name.
@@ -106,15 +108,18 @@ def filled(file: File, learner: Estimator) -> Checkpoint:
     """A file that has been read, as the state of this learner."""
     header = file.header
     expected = jax.eval_shape(learner.init, jax.random.key(0))
-    named, structure = jax.tree_util.tree_flatten_with_path(expected)
+    fleet = header.get("fleet")
     try:
         _check_description(header["learner"], learner)
         _check("network", header["model"], _model(learner))
         likelihood, _ = check_state(learner, expected)
         _check("likelihood", header["likelihood"], likelihood.name)
-        leaves = _leaves(file.arrays, {_name(path): leaf for path, leaf in named})
-        state = jax.tree.unflatten(structure, leaves)
-        _check_probe(file.arrays[_PROBE], learner, state)
+        if fleet is None:
+            state = first = _tree(file.arrays, expected, _STATE)
+        else:
+            state = _fleet(file.arrays, fleet, expected)
+            first = state.start
+        _check_probe(file.arrays[_PROBE], learner, first)
     except CheckpointError as error:
         raise CheckpointError(f"{file.path} is of another learner: {error}.") from None
     except (LookupError, TypeError, ValueError) as error:
@@ -122,14 +127,30 @@ def filled(file: File, learner: Estimator) -> Checkpoint:
     return Checkpoint(state, header["step"], header["notes"], _within(_BESIDE, file.arrays))
 
 
+def _fleet(arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any], one: Any) -> FleetState:
+    keys = tuple(about["keys"])
+    each = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((len(keys), *leaf.shape), leaf.dtype), one
+    )
+    pool = _tree(arrays, one, _POOL) if about["pooled"] else None
+    learners, start = _tree(arrays, each, _STATE), _tree(arrays, one, _START)
+    return FleetState(keys, arrays[_ROWS], learners, start, pool)
+
+
 def _contents(
     learner: Estimator, state: State, step: int, notes: Any, arrays: Mapping[str, Any]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    likelihood, _ = check_state(learner, state)
-    named, _ = jax.tree_util.tree_flatten_with_path(state)
-    contents = {_name(path): np.asarray(leaf) for path, leaf in named}
+    fleet = state if isinstance(state, FleetState) else None
+    first = state if fleet is None else fleet.start
+    likelihood, _ = check_state(learner, first)
+    if fleet is None:
+        contents = _named(state, _STATE)
+    else:
+        contents = {**_named(fleet.learners, _STATE), **_named(fleet.start, _START)}
+        contents |= {**_named(fleet.pool, _POOL), _ROWS: np.asarray(fleet.rows)}
+    contents = {name: np.asarray(array) for name, array in contents.items()}
     contents |= {_BESIDE + name: np.asarray(array) for name, array in arrays.items()}
-    contents[_PROBE] = np.asarray(_probe(learner, state))
+    contents[_PROBE] = np.asarray(_probe(learner, first))
     for name, array in contents.items():
         if array.dtype.kind not in "biuf":
             raise TypeError(f"{name} must hold plain numbers to be saved, got {array.dtype}.")
@@ -141,11 +162,16 @@ def _contents(
         "step": step,
         "notes": notes,
     }
+    if fleet is not None:
+        header["fleet"] = {"keys": fleet.keys, "pooled": fleet.pool is not None}
     return contents, header
 
 
-def _name(path: Any) -> str:
-    return _STATE + jax.tree_util.keystr(path, simple=True, separator="/")
+def _named(tree: Any, prefix: str) -> dict[str, Any]:
+    """What a tree is made of, under its names there."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    name = partial(jax.tree_util.keystr, simple=True, separator="/")
+    return {prefix + name(path): leaf for path, leaf in leaves}
 
 
 def _within(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -162,12 +188,15 @@ def _model(learner: Estimator) -> dict[str, Any]:
     }
 
 
-def _leaves(arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, Any]) -> list[Array]:
-    """The state's arrays in its order, each of the shape and dtype that it must have."""
-    for name in [*expected, *(name for name in arrays if name.startswith(_STATE))]:
-        kinds = (_kind(where.get(name)) for where in (arrays, expected))
+def _tree(arrays: Mapping[str, NDArray[Any]], expected: Any, prefix: str) -> Any:
+    """The arrays under a prefix as the tree that is expected, each of its shape and dtype."""
+    wanted = _named(expected, prefix)
+    for name in [*wanted, *(name for name in arrays if name.startswith(prefix))]:
+        kinds = (_kind(where.get(name)) for where in (arrays, wanted))
         _check(name, *kinds)
-    return [jnp.asarray(arrays[name]) for name in expected]
+    return jax.tree.unflatten(
+        jax.tree.structure(expected), [jnp.asarray(arrays[name]) for name in wanted]
+    )
 
 
 def _kind(array: Any) -> str:

@@ -28,7 +28,7 @@ def refusals(lost: Array, positions: Any) -> list[Skipped]:
 def labels(y: Any) -> int:
     """How many targets there are to learn from."""
     missing = np.isnan(np.asarray(y, float))
-    return int(np.sum(~missing.reshape(len(missing), -1).all(axis=1)))
+    return int(np.sum(~missing.all(axis=tuple(range(1, missing.ndim)))))
 
 
 def is_most(refused: int, updates: int) -> bool:

@@ -327,6 +327,27 @@ def _scan(
     key: Key | None,
 ) -> tuple[State, Any]:
     """Of the first `count` examples; the rest are there for the size alone."""
+    before = estimator.refused(state)
+    state, (kept, counts) = along(estimator, record, state, examples, positions, count, key)
+    return state, (kept, _grown(counts, before))
+
+
+def along(
+    estimator: Estimator,
+    record: Record | None,
+    state: State,
+    examples: Example,
+    positions: Array,
+    count: Any,
+    key: Key | None,
+    *,
+    first: Any = 0,
+    kept: Any = None,
+) -> tuple[State, Any]:
+    """The state after the examples from `first` to `count`, and what `one_step` says of each.
+
+    What is not among them is zero, or as `kept` has it.
+    """
 
     @jax.jit  # so that it is traced once
     def one(state: State, example: Example, position: Array, key: Key | None) -> tuple[State, Any]:
@@ -340,13 +361,12 @@ def _scan(
         state, values = one(state, *item(index), key)
         return state, jax.tree.map(lambda rows, value: rows.at[index].set(value), kept, values)
 
-    _, values = jax.eval_shape(one, state, *item(0), key)
-    rows = jax.tree.map(
-        lambda value: jnp.zeros((len(positions), *value.shape), value.dtype), values
-    )
-    before = estimator.refused(state)
-    state, (kept, counts) = jax.lax.fori_loop(0, count, body, (state, rows))
-    return state, (kept, _grown(counts, before))
+    if kept is None:
+        _, values = jax.eval_shape(one, state, *item(0), key)
+        kept = jax.tree.map(
+            lambda value: jnp.zeros((len(positions), *value.shape), value.dtype), values
+        )
+    return jax.lax.fori_loop(first, count, body, (state, kept))
 
 
 def _grown(counts: Array, before: Array) -> Array:

@@ -41,6 +41,7 @@ class Encoded(NamedTuple):
     scale: float  # their deviation; NaN while there are fewer than WARM_UP
     classes: int = 0  # how many classes had been seen before this row
     growth: Growth | None = None  # where it is the first that needs more inputs or outputs
+    key: str | None = None  # whose learner's row it is, in a fleet
 
 
 class Columns(NamedTuple):

@@ -17,6 +17,7 @@ from bayestream.streams.files import HEAD, How, Row, read
 from bayestream.streams.items import rows_of
 from bayestream.streams.plans import Plan
 from bayestream.streams.targets import Task, guessed_target, target_of
+from bayestream.streams.values import name_of
 from bayestream.types import Example, Stream
 
 Source = str | Path | Iterable[Any]
@@ -46,6 +47,7 @@ def prepared(
     categorical: Sequence[str] = (),
     date: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    key: str | None = None,
     slots: int | None = None,
     classes: int | None = None,
     grow: bool = False,
@@ -71,6 +73,8 @@ def prepared(
     make room for themselves, up to 1,000 of a column: a row's x may then be longer than those
     before, with the new inputs at its end, and the first that needs more has a `growth`.
 
+    A `key` names the column that says whose row it is, of a fleet; it is no input.
+
     With the plan of an earlier call nothing is decided again, and no row is held back: a file that
     has grown since is read as it was then.
     """
@@ -84,10 +88,10 @@ def prepared(
     if plan is None:
         held, first = _held_back(rows, head)
         wishes = Wishes(numeric, categorical, date, ignore, slots, classes, grow)
-        plan = _planned(held, first, wishes, target, task, how)
+        plan = _planned(held, first, wishes, target, task, key, how)
         rows = chain(held, rows)
     encoder = plan.encoder()
-    return Prepared(encoder, _encode_all(encoder, rows), plan)
+    return Prepared(encoder, _encode_all(encoder, rows, key), plan)
 
 
 def _planned(
@@ -96,16 +100,23 @@ def _planned(
     wishes: Wishes,
     target: str | int | None,
     task: str | None,
+    key: str | None,
     how: How,
 ) -> Plan:
     check_names(wishes, first)
     name = _target_name(first, target)
     if name in (*wishes.numeric, *wishes.categorical, *wishes.ignore):
         raise ValueError(f"target must not be among the inputs that are named, got {name!r}.")
+    if key is not None:
+        check_name("key", key, first.names)
+    if key in (name, *wishes.numeric, *wishes.categorical, *wishes.date):
+        raise ValueError(f"key must be neither the target nor an input that is named, got {key!r}.")
     wanted = target_of(name, task, first, wishes)
     day_first = any(row.numbers.decimal == "," for row in held)  # as where dates begin with the day
     columns = tuple(
-        Column(each, "left out", "as you say")
+        Column(each, "left out", "the key: a learner each")
+        if each == key
+        else Column(each, "left out", "as you say")
         if each in wishes.ignore
         else column(each, first, wishes, day_first=day_first)
         for each in first.names
@@ -182,13 +193,18 @@ def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
     return Stream(Example(x, y if task == "classification" else y[:, None]))
 
 
-def _encode_all(encoder: Encoder, rows: Iterable[Row]) -> Iterator[Encoded | Unreadable]:
+def _encode_all(
+    encoder: Encoder, rows: Iterable[Row], key: str | None
+) -> Iterator[Encoded | Unreadable]:
     for row in rows:
         if row.values is None:
             yield Unreadable(row.place, row.problem)
             continue
         try:
-            yield encoder.encode(row.values, row.place, row.numbers)
+            whose = None if key is None else name_of(row.values.get(key))
+            if key is not None and whose is None:
+                raise ValueError(f"column {key}: the key is missing")
+            yield encoder.encode(row.values, row.place, row.numbers)._replace(key=whose)
         except ValueError as error:
             yield Unreadable(row.place, str(error))
 
