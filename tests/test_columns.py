@@ -248,6 +248,7 @@ def test_a_checkpoint_of_many_classes_is_about_as_large_as_its_belief(tmp_path):
     np.testing.assert_array_equal(learner.mean(loaded), learner.mean(state))
 
 
+@pytest.mark.slow
 def test_classes_not_seen_yet_are_left_alone_with_a_few_columns():
     adaptive = bs.likelihoods.adaptive_categorical(columns=4)
     carry = adaptive.init(CLASSES, float)._replace(seen=jnp.arange(CLASSES) < 2)

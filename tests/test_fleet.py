@@ -94,6 +94,7 @@ def test_in_single_precision_and_on_either_kernels_it_is_bs_run_to_the_bit(
     jax.clear_caches()
 
 
+@pytest.mark.slow
 def test_neither_threads_nor_how_rows_are_cut_make_a_difference():
     names, x, y = rows_of(30, 400)
     fleets = [bs.fleet(LEARNER, START, threads=threads) for threads in (1, 3)]

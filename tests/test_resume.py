@@ -263,7 +263,7 @@ def test_predict_forecasts_as_run_would_and_learns_nothing(folder):
 @pytest.mark.parametrize(
     ("rows", "growth"),
     [
-        (220, "colour has 10 names"),
+        pytest.param(220, "colour has 10 names", marks=pytest.mark.slow),
         pytest.param(120, "colour has 5 names", marks=pytest.mark.slow),
         pytest.param(165, "kind has 5 classes", marks=pytest.mark.slow),
     ],
