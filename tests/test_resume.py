@@ -260,13 +260,10 @@ def test_predict_forecasts_as_run_would_and_learns_nothing(folder):
     assert {row[1] for row in other[1:]} == {""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "growth"),
-    [
-        pytest.param(220, "colour has 10 names", marks=pytest.mark.slow),
-        pytest.param(120, "colour has 5 names", marks=pytest.mark.slow),
-        pytest.param(165, "kind has 5 classes", marks=pytest.mark.slow),
-    ],
+    [(220, "colour has 10 names"), (120, "colour has 5 names"), (165, "kind has 5 classes")],
 )
 def test_predict_forecasts_a_row_that_run_would_grow_for(made, folder, rows, growth):
     run(folder / "table.csv", folder / "new", "--limit", rows)
