@@ -28,6 +28,7 @@ _CALLS = (
     "row_products",
     "spherical_condition",
 )
+_OF_ANY_TYPE = ("stack_put", "stack_take")
 
 
 def in_use() -> Literal["native", "jax"]:
@@ -66,7 +67,8 @@ def built() -> bool:
     if spec is None or spec.origin is None:
         return False
     library = ctypes.cdll.LoadLibrary(spec.origin)
-    for call, dtype in product(_CALLS, ("float32", "float64")):
-        name = f"bayestream_{call}_{dtype}"
+    typed = (f"{call}_{dtype}" for call, dtype in product(_CALLS, ("float32", "float64")))
+    for call in (*typed, *_OF_ANY_TYPE):
+        name = f"bayestream_{call}"
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
     return True
