@@ -48,7 +48,7 @@ class Stacks:
         """`states` has a leading axis; a stack is a thread's, and no other's."""
         self._learner = learner
         self._states = [_placed(_each(states, slice(at, None, threads))) for at in range(threads)]
-        self._refused = [np.array(learner.refused(stack)) for stack in self._states]
+        self._refused = [refused_by(learner, stack) for stack in self._states]
         self._size = _SHORTEST
         self._ready: set[Any] = set()  # programs that have been compiled
 
@@ -89,6 +89,11 @@ class Stacks:
             return found
 
         return jax.tree.map(joined, *self._states)
+
+    def refused(self, count: int) -> list[int]:
+        """How many updates each of the first so many learners has refused."""
+        places = map(self._place, range(count))
+        return [int(self._refused[stack][slot]) for stack, slot in places]
 
     def learn(
         self,
@@ -191,6 +196,13 @@ def _steps(
     _, kept = jax.eval_shape(alone, start, examples, positions, 0, key)
     rows = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), kept)
     return jax.lax.fori_loop(0, count, visit, (states, rows))
+
+
+def refused_by(learner: Estimator, states: State) -> NDArray[Any]:
+    """How many updates each of these learners has refused."""
+    count = len(jax.tree.leaves(states)[0])
+    # One after another: an estimator's own functions are of one state, and there may be none.
+    return np.array([int(learner.refused(_each(states, slot))) for slot in range(count)], int)
 
 
 def _each(tree: Any, index: Any) -> Any:
