@@ -28,6 +28,7 @@ _CALLS = (
     "row_products",
     "spherical_condition",
 )
+_OF_ANY_TYPE = ("stack_put", "stack_take")
 
 
 def in_use() -> Literal["native", "jax"]:
@@ -83,7 +84,8 @@ def _library() -> ctypes.CDLL | None:
     if spec is None or spec.origin is None:
         return None
     library = ctypes.cdll.LoadLibrary(spec.origin)
-    for call, dtype in product(_CALLS, ("float32", "float64")):
-        name = f"bayestream_{call}_{dtype}"
+    typed = (f"{call}_{dtype}" for call, dtype in product(_CALLS, ("float32", "float64")))
+    for call in (*typed, *_OF_ANY_TYPE):
+        name = f"bayestream_{call}"
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
     return library

@@ -94,8 +94,7 @@ class Fleet:
 
     def refused(self) -> dict[Name, int]:
         """How many updates of each key were not made, since they would not have been finite."""
-        counts = np.asarray(self.learner.refused(self._stacks.first(len(self))))
-        return dict(zip(self._numbers, counts.tolist(), strict=True))
+        return dict(zip(self._numbers, self._stacks.refused(len(self)), strict=True))
 
     def run(
         self,
@@ -209,8 +208,9 @@ def fleet(
 
     Rows come with their keys, of all learners mixed; a key that is new, whenever it comes, has a
     learner of its own from then on. Each sees the rows of its own key alone, and ends with the very
-    numbers that `bs.run` from the same first state would give it, to the last bit. Keys that rest
-    cost memory, and no time.
+    numbers of a fleet that has it alone, to the last bit; they are those of `bs.run` from the same
+    first state as well, whose program is another with the same loop in it. Keys that rest cost
+    memory, and no time.
 
     Args:
         learner: the estimator that all are of.

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from bayestream.networks.native import in_use
 from bayestream.running.chunks import padded
 from bayestream.running.run import Record, along
 from bayestream.types import Array, Estimator, Example, Key, State
@@ -47,7 +48,7 @@ class Stacks:
         """`states` has a leading axis; a stack is a thread's, and no other's."""
         self._learner = learner
         self._states = [_placed(_each(states, slice(at, None, threads))) for at in range(threads)]
-        self._refused = [np.array(learner.refused(stack)) for stack in self._states]
+        self._refused = [refused_by(learner, stack) for stack in self._states]
         self._size = _SHORTEST
         self._ready: set[Any] = set()  # programs that have been compiled
 
@@ -69,7 +70,7 @@ class Stacks:
     def put(self, number: int, state: State) -> None:
         """Another state for a learner."""
         stack, slot = self._place(number)
-        self._states[stack] = _put(self._states[stack], slot, state)
+        self._states[stack] = _put(self._states[stack], np.int32(slot), state)
         self._refused[stack][slot] = self._learner.refused(state)
 
     def of(self, number: int) -> State:
@@ -88,6 +89,11 @@ class Stacks:
             return found
 
         return jax.tree.map(joined, *self._states)
+
+    def refused(self, count: int) -> list[int]:
+        """How many updates each of the first so many learners has refused."""
+        places = map(self._place, range(count))
+        return [int(self._refused[stack][slot]) for stack, slot in places]
 
     def learn(
         self,
@@ -182,7 +188,7 @@ def _steps(
         states, kept = carry
         slot, end = visits.slots[index], visits.ends[index]
         first = jnp.where(index > 0, visits.ends[index - 1], 0)
-        state = _each(states, slot)
+        state = _taken(states, slot)
         state, kept = alone(state, examples, positions, end, key, first=first, kept=kept)
         return _with(states, slot, state), kept
 
@@ -192,14 +198,38 @@ def _steps(
     return jax.lax.fori_loop(0, count, visit, (states, rows))
 
 
+def refused_by(learner: Estimator, states: State) -> NDArray[Any]:
+    """How many updates each of these learners has refused."""
+    count = len(jax.tree.leaves(states)[0])
+    # One after another: an estimator's own functions are of one state, and there may be none.
+    return np.array([int(learner.refused(_each(states, slot))) for slot in range(count)], int)
+
+
 def _each(tree: Any, index: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def _with(states: State, slot: Any, state: State) -> State:
-    # Not `stack.at[slot].set(leaf)`, a scatter, which XLA makes number by number.
-    put = partial(jax.lax.dynamic_update_index_in_dim, index=slot, axis=0)
-    return jax.tree.map(put, states, state)
+def _taken(states: State, slot: Array) -> State:
+    """The state in a slot: one call, where XLA would take one a leaf, on several threads."""
+    if in_use() == "jax":
+        return _each(states, slot)
+    stacks, structure = jax.tree.flatten(states)
+    kinds = [jax.ShapeDtypeStruct(stack.shape[1:], stack.dtype) for stack in stacks]
+    leaves = jax.ffi.ffi_call("bayestream_stack_take", kinds)(slot.astype(jnp.int32), *stacks)
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _with(states: State, slot: Array, state: State) -> State:
+    """The states with another in that slot, in the memory of the old."""
+    if in_use() == "jax":
+        put = partial(jax.lax.dynamic_update_index_in_dim, index=slot, axis=0)
+        return jax.tree.map(put, states, state)
+    stacks, structure = jax.tree.flatten(states)
+    kinds = [jax.ShapeDtypeStruct(stack.shape, stack.dtype) for stack in stacks]
+    places = {1 + place: place for place in range(len(stacks))}
+    put = jax.ffi.ffi_call("bayestream_stack_put", kinds, input_output_aliases=places)
+    leaves = put(slot.astype(jnp.int32), *stacks, *jax.tree.leaves(state))
+    return jax.tree.unflatten(structure, leaves)
 
 
 _put = jax.jit(_with, donate_argnums=0)
