@@ -338,6 +338,46 @@ CASES = {
         refused="must be text, and is an Excel or zip file",
     ),
     "a web page": Case("<!DOCTYPE html><html>", refused="is a web page"),
+    # What looks like something that it is not.
+    "a company called Total": Case(
+        repeated("name,a,y", "Total,1.5,2.5", "Shell,,3.5", "Total,,4.5", "BP,3.5,5.5"),
+        "name:c a:n",
+        count=40,
+    ),
+    "an index that is measured": Case(
+        lines("price_index,y", *(f"{100 + 0.37 * i:.2f},{i / 8}" for i in range(40))),
+        "price_index:n",
+    ),
+    "numbers that are called so": Case(
+        lines("Number,y", *(f"{(7 * i) % 41},{i / 8}" for i in range(40))), "Number:n"
+    ),
+    "money of the size of a clock": Case(
+        lines("lifetime_revenue,y", *(f"{1_500_000_000 + 7**i},{i / 8}" for i in range(9))),
+        "lifetime_revenue:n",
+    ),
+    "losses among gains": Case(
+        repeated("a,y", "-999,2.5", "1200,3.5", "50,4.5"), "a:n", {0: [-999.0, 2.5]}
+    ),
+    "-999 is said to be a number": Case(
+        repeated("a,y", "-999,2.5", "12,3.5", "50,4.5"),
+        "a:n",
+        {0: [-999.0, 2.5]},
+        options={"numeric": ["a"]},
+    ),
+    "a class called -999": Case(
+        repeated("a,y", "1.5,-999", "2.5,7", "2.5,8"),
+        "a:n",
+        {0: [1.5, "-999"]},
+        task="classification",
+        count=30,
+        options={"task": "classification"},
+    ),
+    "a number without its column's unit": Case(
+        repeated("a,y", "1.5 k,2.5", times=30) + lines("950,3.5"),
+        "a:n",
+        {0: [1.5, 2.5], 30: [None, 3.5]},
+        said="in k, 1 is no number, as '950'",
+    ),
     # Target and task.
     "the target is called so": Case(
         lines("a,Target", "1.5,2.5", "3.5,4.5"), "a:n", target="", task="regression"
@@ -420,13 +460,14 @@ def test_it_is_read_as_a_person_would_read_it(case, tmp_path):
     assert [f"{item.place}: {item.reason}" for item in others] == case.bad
     assert all(np.isfinite(row.x).all() for row in good)
     target_kind = "numeric" if plan.target.task == "regression" else "categorical"
+    styles = {each.name: each.habits for each in (*plan.columns, plan.target)}
     kinds = {c.name: (c.kind, c.order) for c in plan.columns if c.kind != "left out"}
     kinds[plan.target.name] = (target_kind, "")
     rows = [row for row in read(path, How(format, HEAD, {})) if row.values is not None]
     for index, expected in case.rows.items():
         row = rows[index]
         found = {
-            name: value(cell, *kinds[name], row.numbers)
+            name: value(cell, *kinds[name], styles[name].of(row.numbers))
             for name, cell in row.values.items()
             if name in kinds
         }

@@ -58,7 +58,10 @@ def test_it_is_read_as_a_colleague_would_read_it(name):
 
     def cells(column):
         numeric = kinds[column] in ("number", "regression")
-        habits = plan.habits.get(column, NO_HABITS)
+        habits = next(
+            (each.habits for each in (*plan.columns, plan.target) if each.name == column),
+            NO_HABITS,
+        )
         found = [(row.values.get(column), habits.of(row.numbers)) for row in rows]
         return [as_number(*cell) if numeric else name_of(cell[0]) for cell in found]
 

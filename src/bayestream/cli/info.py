@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -49,19 +52,29 @@ def info(as_json: Json = False) -> None:
 
 
 def _gathered() -> dict[str, Any]:
-    kept = programs() or os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    folders = {"cache": datasets.cache(), "programs": None if kept is None else Path(kept)}
+    kept = _folder(programs) or os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    folders = {
+        "cache": _folder(datasets.cache),
+        "programs": None if kept is None else Path(kept),
+    }
     versions = {name: _version(name) for name in _CORE}
     return {
         "versions": {**versions, "python": platform.python_version()},
         "kernels": {"in_use": kernels.in_use(), "instruction_set": kernels.instruction_set()},
         "devices": [f"{device.platform}: {device.device_kind}" for device in jax.devices()],
         "extras": {name: _extra(name) for name in EXTRAS},
-        "data_sets": {name: datasets.where(name) for name in datasets.NAMES},
+        "data_sets": {name: _folder(partial(datasets.where, name)) for name in datasets.NAMES},
         "folders": {
             name: {"folder": folder, "bytes": _size(folder)} for name, folder in folders.items()
         },
     }
+
+
+def _folder(find: Callable[[], Path | None]) -> Path | None:
+    """None as well where this user has no home, as in some containers."""
+    with suppress(RuntimeError):
+        return find()
+    return None
 
 
 def _version(name: str) -> str | None:

@@ -111,7 +111,7 @@ class Resumable:
 
     def save(self, belief: Growing, journal: Journal) -> None:
         """Save what is new since the last time."""
-        if self._folder is None or self._place.rows == self._saved:
+        if self._folder is None or self._place.rows <= self._saved:
             return
         state = belief.state.state if isinstance(belief.state, Fleet) else belief.state
         rows, *place = self._place

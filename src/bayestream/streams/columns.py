@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from bayestream.streams.files import Row
-from bayestream.streams.habits import Habits, habits_of
+from bayestream.streams.habits import NO_HABITS, Habits, habits_of
 from bayestream.streams.values import (
     ORDERS,
     NumberStyle,
@@ -28,8 +29,9 @@ MOST = 1000  # names of a column that a network grows for: each is a row of weig
 _MOST_SLOTS = 100  # where it does not grow, unless more are asked for
 KEYS = 20  # as many different names, nearly one a row, are keys
 _CODES = re.compile(r"0\d+")
-_KEY_NAMES = re.compile(r"(?i:(?:^|[^a-z])(?:id|no|nr|number|key|index|idx)\.?$)|[a-z]I[dD]$")
-_CLOCK_NAMES = re.compile(r"time|date|epoch|unix|stamp|(?:^|_)ts$", re.IGNORECASE)
+_KEY_NAMES = re.compile(r"(?i:(?:^|[^a-z])(?:id|key)$)|[a-z]I[dD]$")
+_COUNT_NAMES = re.compile(r"(?i:(?:^|[^a-z])(?:no|nr|number|index|idx|row)\.?$)")
+_CLOCK_NAMES = {"time", "date", "datetime", "timestamp", "epoch", "unix", "ts"}
 _CLOCK = (946_684_800, 4_102_444_800)  # 2000 to 2100, in seconds since 1970
 
 
@@ -54,6 +56,7 @@ class Column(NamedTuple):
     slots: int = 0  # of categories, the last of them for all that come too late
     order: str = ""  # of dates: "ymd", "dmy" or "mdy"
     most: int = 0  # slots that it may grow to
+    habits: Habits = NO_HABITS  # of numbers
 
 
 class Head:
@@ -70,21 +73,14 @@ class Head:
         self._rows = good
 
     def cells(self, name: str) -> list[tuple[Any, NumberStyle]]:
-        """What is not missing in a column, with how its numbers are written."""
-        habits = self.habits(name)
-        return [
-            (value, habits.of(style))
-            for value, style in self._written(name)
-            if text_of(value) != habits.nothing
-        ]
-
-    def habits(self, name: str) -> Habits:
-        """What is peculiar to how a column's numbers are written."""
-        return habits_of(self._written(name))
-
-    def _written(self, name: str) -> list[tuple[Any, NumberStyle]]:
+        """What is not missing in a column, with how the file's numbers are written."""
         found = [((row.values or {}).get(name), row.numbers) for row in self._rows]
         return [(value, style) for value, style in found if text_of(value) is not None]
+
+    def numbers(self, name: str, habits: Habits) -> list[tuple[Any, NumberStyle]]:
+        """The same of a column of numbers that has these habits."""
+        cells = self.cells(name)
+        return [(v, habits.of(style)) for v, style in cells if text_of(v) != habits.nothing]
 
     def said(self) -> str:
         """How much was looked at."""
@@ -102,8 +98,10 @@ def column(name: str, head: Head, wishes: Wishes, *, day_first: bool = False) ->
     """What a column holds: as the user says, or as its first cells do."""
     cells = head.cells(name)
     wished_order = dict(_dates(wishes, head.names))
-    if name in wishes.numeric:
-        return Column(name, "numeric", "as you say")
+    if name in wishes.numeric:  # what is called a number stands for itself
+        habits = habits_of(cells)._replace(nothing="")
+        why = ", ".join(filter(None, ["as you say", habits.said()]))
+        return Column(name, "numeric", why, habits=habits)
     if name in wishes.categorical:
         return _categories(name, cells, head, wishes)
     if name in wished_order:
@@ -116,17 +114,22 @@ def column(name: str, head: Head, wishes: Wishes, *, day_first: bool = False) ->
     nested = sum(bool(np.ndim(value)) or isinstance(value, Mapping) for value, _ in cells)
     if 2 * nested > len(cells):
         return Column(name, "left out", "holds lists or objects")
-    missing = head.size - len(cells)
-    odd = [value for value, style in cells if not is_number(value, style)]
+    habits = habits_of(cells)
+    numbers = head.numbers(name, habits)
+    odd = [value for value, style in numbers if not is_number(value, style)]
     codes = _codes([value for value, _ in cells])
-    if few(odd, cells) and not codes:
-        if _is_key(name, cells):
-            why = f"{len(cells)} numbers in as many rows, and named as keys are"
+    if few(odd, numbers) and not codes:
+        missing = head.size - len(numbers)
+        if _is_key(name, numbers):
+            why = f"{len(numbers)} numbers in as many rows, and named as keys are"
             return Column(name, "left out", f"{why}; --numeric {name} to use it")
+        like = _like(numbers, odd)
         if _is_clock(name, cells):
-            return Column(name, "date", f"seconds since 1970, {_like(cells, odd)}", order="ymd")
-        why = ", ".join(filter(None, [_like(cells, odd), head.habits(name).said()]))
-        return Column(name, "numeric", said_with(why, missing, odd, "no number"))
+            why = said_with(f"seconds since 1970, {like}", missing, odd, "no date")
+            return Column(name, "date", why, order="ymd")
+        why = ", ".join(filter(None, [like, habits.said()]))
+        return Column(name, "numeric", said_with(why, missing, odd, "no number"), habits=habits)
+    missing = head.size - len(cells)
     order, doubt = order_of([value for value, _ in cells], day_first)
     if order:
         odd = [value for value, _ in cells if not is_date(value, order)]
@@ -226,16 +229,22 @@ def said_with(why: str, missing: int, odd: Sequence[Any], what: str) -> str:
 
 
 def _is_key(name: str, cells: Sequence[tuple[Any, NumberStyle]]) -> bool:
-    """Whether these numbers only tell rows apart: each comes once, and the name says so."""
-    numbers = [finite(*cell) for cell in cells]
-    return len(cells) > KEYS and len({*numbers}) == len(cells) and bool(_KEY_NAMES.search(name))
+    """Whether these only tell rows apart: whole numbers, each but once, and the name says so."""
+    numbers = [number for cell in cells if (number := finite(*cell)) is not None]
+    if len(numbers) <= KEYS or not all(map(float.is_integer, numbers)):
+        return False
+    if _KEY_NAMES.search(name):
+        return len({*numbers}) == len(numbers)
+    rising = all(before < after for before, after in pairwise(numbers))
+    return rising and bool(_COUNT_NAMES.search(name))
 
 
 def _is_clock(name: str, cells: Sequence[tuple[Any, NumberStyle]]) -> bool:
     """Whether these are seconds or milliseconds of this century, and the name says so."""
     numbers = [number for cell in cells if (number := finite(*cell)) is not None]
     clock = all(_CLOCK[0] < (n / 1000 if n > 1e11 else n) < _CLOCK[1] for n in numbers)
-    return clock and bool(_CLOCK_NAMES.search(name))
+    words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+    return clock and bool(words & _CLOCK_NAMES)
 
 
 def _codes(values: Sequence[Any]) -> bool:

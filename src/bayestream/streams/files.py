@@ -9,7 +9,7 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -172,7 +172,7 @@ def _separated(stream: BinaryIO, first: bytes, name: str, how: How, native: str)
         how.dialects[name] = found
     dialect = how.dialects[name]
     lines = islice(_text(stream, head, dialect.encoding), dialect.preamble, None)
-    yield from _rows(dialect, lines, name)
+    yield from _but_totals(_rows(dialect, lines, name))
 
 
 def _beginning(stream: BinaryIO, first: bytes, rows: int) -> tuple[bytes, bool]:
@@ -248,21 +248,32 @@ def _rows(dialect: Dialect, lines: Iterator[str], name: str) -> Iterator[Row]:
             whole = "header" if dialect.header else "first line"
             problem = f"has {len(fields)} {noun} where the {whole} has {len(names)}"
             yield Row(place, None, problem)
-        elif problem := _no_row(fields, names if dialect.header else ()):
-            yield Row(place, None, problem)
+        elif dialect.header and tuple(map(str.strip, fields)) == names:
+            yield Row(place, None, "repeats the header")
         elif any(_REPLACED in field for field in fields):
             yield Row(place, None, f"is not {encoding_name(dialect.encoding)}")
         else:
             yield Row(place, dict(zip(names, fields, strict=True)), "", dialect.numbers, True)
 
 
-def _no_row(fields: list[str], names: Sequence[str]) -> str:
-    """What a line is that people put between rows or below them; empty if it is a row."""
-    cells = [field.strip() for field in fields]
-    if tuple(cells) == names:
-        return "repeats the header"
-    total = next(filter(None, cells)).rstrip(":").lower() in _TOTALS
-    return "is a line of totals" if total and "" in cells else ""
+def _but_totals(rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows without a line of totals below them: what may be one waits for another row."""
+    held: Row | None = None
+    for row in rows:
+        if held is not None:
+            yield held
+        held = row if _may_be_totals(row) else None
+        if held is None:
+            yield row
+    if held is not None:
+        yield Row(held.place, None, "is a line of totals")
+
+
+def _may_be_totals(row: Row) -> bool:
+    """Whether it begins with such a word, and is not filled; a company may be called Total."""
+    cells = [str(cell).strip() for cell in (row.values or {}).values()]
+    first = next(filter(None, cells), "")
+    return "" in cells and first.rstrip(":").lower() in _TOTALS
 
 
 def _mended(error: str) -> str:

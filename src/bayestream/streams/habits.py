@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ _UNIT = re.compile(
     r"(?P<unit>\s[^\W\d_]{1,5}(?:/[^\W\d_]{1,5})?|\s?°[CF]?"
     r"|[kcm]?m|k?g|mg|lbs?|oz|mi|ft|m?l|[mk]?s|min|h|[kM]?Wh?|m?[VA]|[kMG]?Hz|[kMGT]B)\)?"
 )
-_NOTHING = re.compile(r"-9{2,}(?:\.[09])?")
+_NOTHING = re.compile(r"-9{3,}(?:\.[09])?")
 
 
 class Habits(NamedTuple):
@@ -41,8 +42,9 @@ NO_HABITS = Habits()
 def habits_of(cells: Sequence[tuple[Any, NumberStyle]]) -> Habits:
     """Of a column's cells that are not missing, with how the file writes numbers.
 
-    All share one unit, or none is taken off: 512 MB and 2 GB are not 512 and 2. A number such as
-    -999 stands for nothing if it comes more than once, and all others are zero or above.
+    Nearly all share one unit, or none is taken off: 512 MB and 2 GB are not 512 and 2; a number
+    without it is then none. A number such as -999 stands for nothing if it comes more than once,
+    and all others are between zero and 999.
 
     >>> plain = NumberStyle()
     >>> habits_of([(text, plain) for text in ("72 kg", "80.5 kg", "64 kg")])
@@ -58,8 +60,9 @@ def habits_of(cells: Sequence[tuple[Any, NumberStyle]]) -> Habits:
         return Habits(unit)
     (nothing,) = odd
     rest = [number for value, style in cells if (number := _number(value, style)) is not None]
-    below = sum(number < 0 for number in rest)
-    return Habits(unit, nothing if below == odd.total() < len(rest) else "")
+    others = [number for number in rest if number >= 0]
+    alone = len(others) + odd.total() == len(rest) and max(others, default=math.inf) < 999
+    return Habits(unit, nothing if alone else "")
 
 
 def _number(value: Any, style: NumberStyle) -> float | None:

@@ -28,7 +28,6 @@ class Plan(NamedTuple):
     target: Target
     looked_at: str  # so many rows, in words
     ignore: tuple[str, ...] = ()  # as the user says, be they in the first rows or not
-    habits: Mapping[str, Habits] = {}  # of columns of numbers that have any
 
     @property
     def files(self) -> list[str]:
@@ -60,6 +59,7 @@ class Plan(NamedTuple):
                 f"the table must have a column to forecast {self.target.name} from, and has none"
                 f"{f' ({reasons})' if reasons else ''}."
             )
+        both = (*self.columns, self.target)
         return Encoder(
             Columns(of_kind["numeric"], of_kind["categorical"], of_kind["date"]),
             target=self.target.name,
@@ -68,8 +68,8 @@ class Plan(NamedTuple):
             slots={c.name: c.slots for c in self.columns if c.slots},
             classes=max(self.target.outputs, 2),
             orders={c.name: c.order for c in self.columns if c.order},
-            habits=self.habits,
-            most={each.name: each.most for each in (*self.columns, self.target) if each.most},
+            habits={each.name: each.habits for each in both if any(each.habits)},
+            most={each.name: each.most for each in both if each.most},
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -79,13 +79,14 @@ class Plan(NamedTuple):
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Plan:
         """What `to_json` has said."""
-        columns = tuple(Column(*each) for each in saved["columns"])
+        columns = (Column(*each) for each in saved["columns"])
+        columns = tuple(each._replace(habits=Habits(*each.habits)) for each in columns)
         target = Target(*saved["target"])
+        target = target._replace(habits=Habits(*target.habits))
         return cls(
             {name: Dialect.from_json(each) for name, each in saved["dialects"]},
             columns,
             target._replace(classes=tuple(target.classes)),
             saved["looked_at"],
             tuple(saved["ignore"]),
-            {name: Habits(*each) for name, each in saved["habits"].items()},
         )

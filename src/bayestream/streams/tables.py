@@ -122,11 +122,7 @@ def _planned(
         for each in first.names
         if each != name
     )
-    numbers = [each.name for each in columns if each.kind == "numeric"]
-    numbers += [name] if wanted.task == "regression" else []
-    habits = {each: first.habits(each) for each in numbers}
-    habits = {each: found for each, found in habits.items() if any(found)}
-    return Plan(how.dialects, columns, wanted, first.said(), tuple(wishes.ignore), habits)
+    return Plan(how.dialects, columns, wanted, first.said(), tuple(wishes.ignore))
 
 
 def encoded(source: Source, **options: Any) -> tuple[Encoder, Iterator[Encoded | Unreadable]]:

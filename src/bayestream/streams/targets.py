@@ -20,6 +20,7 @@ from bayestream.streams.columns import (
     said_with,
     spare,
 )
+from bayestream.streams.habits import NO_HABITS, Habits, habits_of
 from bayestream.streams.values import name_of
 
 Task = Literal["regression", "classification"]
@@ -36,12 +37,15 @@ class Target(NamedTuple):
     classes: tuple[str, ...] = ()  # those of the first rows, in their order
     outputs: int = 1
     most: int = 0  # classes that there may be in the end
+    habits: Habits = NO_HABITS  # of numbers
 
 
 def target_of(name: str, task: str | None, head: Head, wishes: Wishes) -> Target:
     """The column to be forecast, with its task: as the user says, or as its first labels do."""
     cells = head.cells(name)
+    habits = habits_of(cells)
     labels = tuple(dict.fromkeys(filter(None, (name_of(value) for value, _ in cells))))
+    cells = head.numbers(name, habits._replace(nothing=""))
     odd = [value for value, style in cells if not is_number(value, style)]
     why = " (as you say)"
     if task is None:
@@ -52,8 +56,9 @@ def target_of(name: str, task: str | None, head: Head, wishes: Wishes) -> Target
                 f"target must hold numbers, got {str(odd[0])[:50]!r} in {name}; "
                 "is the task classification?"
             )
-        why = ", ".join(filter(None, [f"regression{why}", head.habits(name).said()]))
-        return Target(name, "regression", said_with(why, 0, odd, "no number"))
+        why = ", ".join(filter(None, [f"regression{why}", habits.said()]))
+        why = said_with(why, 0, odd, "no number")
+        return Target(name, "regression", why, habits=habits)
     outputs, most = wishes.classes, 0
     if outputs is None:
         outputs = len(labels) + (0 if head.complete else spare(len(labels)))

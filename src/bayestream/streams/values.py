@@ -105,6 +105,8 @@ def _number(text: str, style: NumberStyle) -> float:
         raise ValueError
     owed = text.startswith("(") and text.endswith(")")  # as accountants write what is lost
     text = text[1:-1].strip() if owed else text
+    if not text.endswith(style.unit):
+        raise ValueError
     text = text.removesuffix(style.unit)
     sign = -1.0 if owed or text.startswith(("-", "\u2212")) else 1.0
     text = text.removeprefix("-").removeprefix("\u2212").strip(_AFFIXES)
