@@ -223,7 +223,7 @@ def _draw_rewards(results: Results, path: Path) -> Path:
 
 
 def _draw_recovery(results: Results, path: Path) -> Path:
-    figure = pictures.figure(figsize=(6.5, 3.8))
+    figure = pictures.figure(figsize=(8.5, 3.8))
     ax = figure.subplots()
     rows = results.where(world=PERMUTED, metric="missed")
     for place, line in enumerate(rows.unique("method")):
@@ -235,7 +235,7 @@ def _draw_recovery(results: Results, path: Path) -> Path:
     ax.axvline(STEPS / 2, color="0.6", lw=0.8)
     ax.set(xlabel="step", ylabel="share of right answers", ylim=(0, 1))
     ax.set_title("Halfway, the arms change places; mean of the games", fontsize=9)
-    ax.legend(frameon=False, fontsize=7)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return pictures.save(figure, path)
 
 
