@@ -248,7 +248,7 @@ def test_interrupts_at_forty_random_moments(tmp_path):
         "tune": ("tune", *data, "--limit", 60, "--trials", 8),
     }
     duration = {}
-    for name, command in commands.items():
+    for name, command in [*commands.items()] * 2:  # the second finds its programs compiled
         begin = time.monotonic()
         process = start(*command, "--out", tmp_path / name)
         said, complained = process.communicate()
