@@ -73,7 +73,7 @@ def detect(
     twice = [each for each in dict.fromkeys(names) if names.count(each) > 1]
     if twice:
         raise ValueError(
-            f"{name} must name each column once in its header, got {twice[0]!r} twice."
+            f"{name} must name each column once in its header, got {twice[0][:50]!r} twice."
         )
     long = [each for each in names if len(each) > _LONGEST]
     if long:
