@@ -9,7 +9,7 @@ from bayestream.streams.dialects import AUTOMATIC
 from bayestream.streams.files import HEAD, How, read
 from bayestream.streams.habits import NO_HABITS
 from bayestream.streams.tables import Unreadable, prepared
-from bayestream.streams.values import name_of, number_of
+from bayestream.streams.values import finite, name_of
 
 FOLDER = Path(__file__).with_name("tables")
 EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
@@ -18,14 +18,6 @@ KINDS = {"numeric": "number", "categorical": "category", "date": "date", "left o
 REFUSED = {
     "header_duplicates.csv": "must name each column once in its header, got 'Value' twice",
 }
-
-
-def as_number(cell, style):
-    """None if it is missing, or no number."""
-    try:
-        return number_of(cell, style)
-    except ValueError:
-        return None
 
 
 @pytest.mark.parametrize("name", [name for name, each in EXPECTED.items() if "refused" in each])
@@ -63,7 +55,7 @@ def test_it_is_read_as_a_colleague_would_read_it(name):
             NO_HABITS,
         )
         found = [(row.values.get(column), habits.of(row.numbers)) for row in rows]
-        return [as_number(*cell) if numeric else name_of(cell[0]) for cell in found]
+        return [finite(*cell) if numeric else name_of(cell[0]) for cell in found]
 
     for column, values in expected["values"].items():
         assert cells(column)[: len(values)] == pytest.approx(values)

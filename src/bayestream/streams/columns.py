@@ -17,6 +17,7 @@ from bayestream.streams.values import (
     ORDERS,
     NumberStyle,
     fields_of,
+    finite,
     moment_of,
     name_of,
     number_of,
@@ -179,14 +180,6 @@ def is_number(value: Any, style: NumberStyle) -> bool:
     except ValueError as error:
         return "finite" in str(error) or isinstance(value, Real)
     return True
-
-
-def finite(value: Any, style: NumberStyle) -> float | None:
-    """A cell as a number, None if it is missing or none."""
-    try:
-        return number_of(value, style)
-    except ValueError:
-        return None
 
 
 def is_date(value: Any, order: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayestream.streams.habits import NO_HABITS, Habits
+from bayestream.streams.habits import Habits
 from bayestream.streams.slots import Slots
 from bayestream.streams.statistics import LIMIT, Statistics
 from bayestream.streams.tally import Tally
@@ -232,7 +232,8 @@ class Encoder:
         try:
             if name in self._orders:
                 return moment_of(value, self._orders[name])
-            return number_of(value, self._habits.get(name, NO_HABITS).of(style))
+            habits = self._habits.get(name)  # few columns have any, and this is for every cell
+            return number_of(value, habits.of(style) if habits else style)
         except ValueError as error:
             self.tally.odd[name].add(str(error), place)
             return None

@@ -248,7 +248,7 @@ def _rows(dialect: Dialect, lines: Iterator[str], name: str) -> Iterator[Row]:
             whole = "header" if dialect.header else "first line"
             problem = f"has {len(fields)} {noun} where the {whole} has {len(names)}"
             yield Row(place, None, problem)
-        elif dialect.header and tuple(map(str.strip, fields)) == names:
+        elif dialect.header and fields[0].strip() == names[0] and _stripped(fields) == names:
             yield Row(place, None, "repeats the header")
         elif any(_REPLACED in field for field in fields):
             yield Row(place, None, f"is not {encoding_name(dialect.encoding)}")
@@ -271,9 +271,13 @@ def _but_totals(rows: Iterator[Row]) -> Iterator[Row]:
 
 def _may_be_totals(row: Row) -> bool:
     """Whether it begins with such a word, and is not filled; a company may be called Total."""
-    cells = [str(cell).strip() for cell in (row.values or {}).values()]
-    first = next(filter(None, cells), "")
-    return "" in cells and first.rstrip(":").lower() in _TOTALS
+    cells = list((row.values or {}).values())
+    first = next(filter(None, map(str.strip, cells)), "")
+    return first.rstrip(":").lower() in _TOTALS and "" in _stripped(cells)
+
+
+def _stripped(cells: list[str]) -> tuple[str, ...]:
+    return tuple(map(str.strip, cells))
 
 
 def _mended(error: str) -> str:

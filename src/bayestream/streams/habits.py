@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bayestream.streams.values import MONEY, NumberStyle, number_of, text_of
+from bayestream.streams.values import MONEY, NumberStyle, finite, text_of
 
 _SHARE = 0.9  # of a column's cells that must end in the unit
 # After a space it may be any short word; without one, only what is written so.
@@ -59,14 +59,7 @@ def habits_of(cells: Sequence[tuple[Any, NumberStyle]]) -> Habits:
     if len(odd) != 1 or odd.total() < 2:
         return Habits(unit)
     (nothing,) = odd
-    rest = [number for value, style in cells if (number := _number(value, style)) is not None]
+    rest = [number for value, style in cells if (number := finite(value, style)) is not None]
     others = [number for number in rest if number >= 0]
     alone = len(others) + odd.total() == len(rest) and max(others, default=math.inf) < 999
     return Habits(unit, nothing if alone else "")
-
-
-def _number(value: Any, style: NumberStyle) -> float | None:
-    try:
-        return number_of(value, style)
-    except ValueError:
-        return None

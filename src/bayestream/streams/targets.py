@@ -13,7 +13,6 @@ from bayestream.streams.columns import (
     Head,
     Wishes,
     few,
-    finite,
     is_date,
     is_number,
     order_of,
@@ -21,7 +20,7 @@ from bayestream.streams.columns import (
     spare,
 )
 from bayestream.streams.habits import NO_HABITS, Habits, habits_of
-from bayestream.streams.values import name_of
+from bayestream.streams.values import finite, name_of
 
 Task = Literal["regression", "classification"]
 _CLASSES = 10  # where the first rows show too few

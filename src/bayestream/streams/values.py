@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from typing import Any, Literal, NamedTuple, cast
 
@@ -86,16 +87,36 @@ def number_of(value: Any, style: NumberStyle = PLAIN) -> float | None:
     text = text_of(value)
     if text is None or text == style.nothing:
         return None
+    return _read(text, value, _number, style, "a number")
+
+
+def finite(value: Any, style: NumberStyle) -> float | None:
+    """A cell as a number, None if it is missing or none.
+
+    >>> finite("1.5", PLAIN), finite("error", PLAIN)
+    (1.5, None)
+    """
     try:
-        number = _number(text, style) if isinstance(value, str) else float(value)
+        return number_of(value, style)
+    except ValueError:
+        return None
+
+
+def _read(text: str, value: Any, reader: Callable[[Any, Any], float], how: Any, what: str) -> float:
+    """What a reader makes of a cell, if that is a number of use; `text` is for people."""
+    try:
+        number = reader(value, how)
     except _UNREADABLE:
-        raise ValueError(f"{text[:50]!r} is not a number") from None
+        raise ValueError(f"{text[:50]!r} is not {what}") from None
     if not abs(number) < HUGE:
         raise ValueError(f"{text[:50]!r} is not finite, or nearly so")
     return number
 
 
-def _number(text: str, style: NumberStyle) -> float:
+def _number(value: Any, style: NumberStyle) -> float:
+    if not isinstance(value, str):
+        return float(value)
+    text = value.strip()
     if style == PLAIN and "_" not in text:
         try:
             return float(text)
@@ -139,15 +160,7 @@ def moment_of(value: Any, order: str = "ymd") -> float | None:
     (86400.0, 86400.0, 88200.0)
     """
     text = text_of(value)
-    if text is None:
-        return None
-    try:
-        seconds = _seconds(value, order)
-    except _UNREADABLE:
-        raise ValueError(f"{text[:50]!r} is not a date") from None
-    if not abs(seconds) < HUGE:
-        raise ValueError(f"{text[:50]!r} is not finite, or nearly so")
-    return seconds
+    return None if text is None else _read(text, value, _seconds, order, "a date")
 
 
 def _seconds(value: Any, order: str) -> float:
