@@ -344,6 +344,15 @@ CASES = {
         "name:c a:n",
         count=40,
     ),
+    "a last row that begins like totals": Case(
+        repeated("name,a,y", "Shell,1.5,2.5") + lines("Total,2.5,3.5"), "name:c a:n", count=11
+    ),
+    "a line of totals": Case(
+        repeated("name,a,y", "Shell,1.5,2.5") + lines("Total,,3.5"),
+        "name:c a:n",
+        count=10,
+        bad=["t.csv line 12: is a line of totals"],
+    ),
     "an index that is measured": Case(
         lines("price_index,y", *(f"{100 + 0.37 * i:.2f},{i / 8}" for i in range(40))),
         "price_index:n",
