@@ -405,3 +405,21 @@ def test_many_spreads_are_those_of_the_dense_belief(waiting, monkeypatch):
     J = np.asarray(rows.to_dense(G)).reshape(*G.deltas[0].shape[:2], -1)
     for found in both(monkeypatch, lazy_dlr.covariance_of, belief, G):
         np.testing.assert_allclose(found, J @ covariance @ J.transpose(0, 2, 1), rtol=1e-9)
+
+
+def test_an_average_copies_no_belief_that_its_update_overwrites():
+    model, noise = bs.models.mlp([2, 3, 1]), bs.likelihoods.gaussian(0.1)
+    average = bs.averaged(
+        lambda **setting: bs.lofi(model, noise, rank=2, **setting), bs.grid(drift=[0.0, 1e-3])
+    )
+
+    def steps(state):
+        xs, ys = jnp.ones((2, 2)), jnp.ones((2, 1))
+        return jax.lax.fori_loop(0, 2, lambda i, own: average.update(own, xs[i], ys[i]), state)
+
+    start = average.init(jax.random.key(0))
+    program = jax.jit(steps, donate_argnums=0).lower(start).compile().as_text().splitlines()
+    [factor] = [leaf for leaf in jax.tree.leaves(start) if leaf.ndim == 3]
+    shape = "[" + ",".join(map(str, factor.shape)) + "]"
+    assert any(shape in line and "dlr_condition" in line for line in program)
+    assert not any(shape in line and " copy(" in line for line in program)
