@@ -36,8 +36,16 @@ NOISE = 15.0**2  # the variance of an angle
 # For a learner that expects targets about 0 with a spread about 1: those of angles from 0 to 180.
 CENTRE, SPREAD = 90.0, 52.0
 _PATIENCE = 90.0  # seconds of a trial beyond which `quick` leaves it out
-# Milliseconds a step at 648,010 weights, by method; LO-FI's at rank 10.
-COSTS = {"lofi": 12, "lofi_spherical": 12, "fdekf": 4, "vdekf": 3, "replay_sgd": 6, "laplace": 12}
+# Milliseconds a step at 648,010 weights on one core, by method; LO-FI's at rank 10.
+COSTS = {
+    "lofi": 12,
+    "lofi_spherical": 12,
+    "fdekf": 4,
+    "vdekf": 3,
+    "replay_sgd": 6,
+    "laplace": 12,
+    "self_tuning": 125,
+}
 
 
 class Forecasts(NamedTuple):
@@ -86,10 +94,12 @@ def series(
 
 
 def _seconds(world: str, options: Mapping[str, Any], steps: int, every: int) -> float:
-    cost = COSTS.get(options["method"], 80)
+    cost = COSTS[options["method"]]
     if "lofi" in options["method"]:
         cost *= (options["rank"] + 4) / 14
     test = 3.0 if world.endswith("cnn") else 0.5
+    if options["method"] == "self_tuning":
+        test *= 12  # six networks, each with three activations to choose from
     return 2.0 + 1e-3 * cost * steps + test * steps / every
 
 

@@ -105,7 +105,7 @@ def series(scale: Scale) -> list[Series]:
     found: list[Series] = []
     for passes in (1,) if few else (1, 10, 50):
         cells = [
-            _cell(name, passes, line, {"smoke": 2, "quick": 3, "full": SPLITS}[scale])
+            _cell(name, passes, line, {"smoke": 2, "quick": 2, "full": SPLITS}[scale])
             for name in (("yacht", "energy") if few else SETS)
             for line in LINES
             if not (few and line.rank not in (None, 1, 10))
