@@ -101,7 +101,8 @@ def fashion(console: Console, seeds: int) -> None:
         errors[columns] = [fashion_error(learner, seed) for seed in range(seeds)]
         apart = np.subtract(errors[columns], errors[10])
         console.print(
-            f"Fashion-MNIST, {columns} columns: {np.mean(errors[columns]):.4f}, less that of 10 "
+            f"Fashion-MNIST, {columns} columns: {np.mean(errors[columns]):.4f} "
+            f"± {np.std(errors[columns], ddof=1) / seeds**0.5:.4f}, less that of 10, seed by seed, "
             f"{apart.mean():+.4f} ± {apart.std(ddof=1) / seeds**0.5:.4f}"
         )
 
