@@ -60,7 +60,9 @@ def self_tuning(
     def factory(*, which: Any, **options: Any) -> Estimator:
         # Which activation it is, is a number like the rest: one program serves all settings.
         def activation(h: Array) -> Array:
-            return jnp.select([which == i for i in range(len(known))], [f(h) for f in known])
+            # One selection: of several, a compiler may not see that two forecasts are the same.
+            chosen = jnp.full(h.shape, which, jnp.int32)
+            return jax.lax.select_n(chosen, *(f(h) for f in known))
 
         model = models.mlp(sizes, activation=activation, fan_in_scaled=True, fan_in=fan_in)
         return lofi(model, likelihood, rank=min(rank, model.size), **options)
