@@ -44,8 +44,7 @@ def fits(
         axes[row, 0].set(ylabel=method, ylim=(functions.min() - 0.7, functions.max() + 0.7))
         axes[row, -1].legend(fontsize=6, loc="lower right", frameon=False)
     figure.suptitle("Belief after the last example of each task", fontsize=10)
-    figure.savefig(path, dpi=130)
-    return path
+    return pictures.save(figure, path)
 
 
 def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
@@ -69,5 +68,4 @@ def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     ax.margins(x=0)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, ncols=len(outcomes))
-    figure.savefig(path, dpi=130)
-    return path
+    return pictures.save(figure, path)
