@@ -178,8 +178,8 @@ PERMUTED = Experiment(
 SPLIT = Experiment(
     "fmnist-split",
     "Fashion-MNIST, split",
-    "Five tasks of 300 images, each to tell two kinds of clothes apart; tested every 50 on 500 "
-    "images of the current task.",
+    "Five tasks of 300 images, each to tell two kinds of clothes apart by one yes or no; tested "
+    "every 50 on 500 images of the current task.",
     _series("fmnist-split", "split", (*PAPER, *OURS), steps=1_500, every=50, trials=20),
     image_trials.trial,
     image_report.draw("split", {"methods": PAPER, "ours": BEST}, task=300),

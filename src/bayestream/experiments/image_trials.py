@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayestream import likelihoods
@@ -18,7 +19,7 @@ from bayestream.experiments.nouns import Scale, Series
 from bayestream.experiments.trials import losses_along
 from bayestream.forecasts import Forecast, predictive, scores
 from bayestream.networks import models
-from bayestream.types import Estimator, Model, State, Stream
+from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model, State, Stream
 
 WORLDS: dict[str, images.Make] = {
     "stationary": images.stationary,
@@ -30,7 +31,7 @@ WORLDS: dict[str, images.Make] = {
     "turned permuted": images.turned_permuted,
     "turning": images.turning,
 }
-OUTPUTS = {"split": 2, "turned": 1, "turned permuted": 1, "turning": 1}  # of others, 10
+ANGLES = ("turned", "turned permuted", "turning")
 DOUBTED = 1_000  # test images whose forecast takes doubt about the weights into account: it is dear
 NOISE = 15.0**2  # the variance of an angle
 # For a learner that expects targets about 0 with a spread about 1: those of angles from 0 to 180.
@@ -63,7 +64,28 @@ def _forecasts(estimator: Estimator, state: State, x: Any) -> Any:
 _NLL = Metric(lambda found, y: scores.nlpd(found.plugin, y))
 _NLPD = Metric(lambda found, y: scores.nlpd(found.doubting, y[:DOUBTED]))
 _CLASSES = Metric(lambda found, y: scores.misclassification(found.plugin, y))
+_HALVES = Metric(lambda found, y: jnp.mean((found.plugin.mean[..., 0] > 0.5) != y))
 _ANGLES = Metric(lambda found, y: scores.rmse(found.plugin, y))
+
+
+class Target(NamedTuple):
+    """What is to be told: how many outputs, what they mean, and the loss that is shown."""
+
+    outputs: int
+    likelihood: Likelihood | EvolvingLikelihood
+    metrics: dict[str, Metric]
+
+
+def target(world: str, method: str) -> Target:
+    """An angle, one of two, or one of ten; what needs no tuning finds out how noisy angles are."""
+    untuned = method == "self_tuning"
+    if world in ANGLES:
+        noise = likelihoods.adaptive_student_t() if untuned else likelihoods.gaussian(NOISE)
+        return Target(1, noise, {"rmse": _ANGLES})
+    if world == "split" and not untuned:  # an average has no forecast of a yes or no
+        return Target(1, likelihoods.bernoulli(), {"misclassification": _HALVES})
+    outputs = 2 if world == "split" else 10
+    return Target(outputs, likelihoods.categorical(), {"misclassification": _CLASSES})
 
 
 def series(
@@ -108,12 +130,11 @@ def trial(series: Series, number: int) -> Results:
     about = series.settings
     train, tests = WORLDS[about["world"]](number, about["steps"])
     learner = _learner(json.dumps([about["world"], about["line"]]))
-    angles = OUTPUTS.get(about["world"]) == 1
-    scaled = angles and about["line"]["method"] == "self_tuning"
+    method = about["line"]["method"]
+    scaled = about["world"] in ANGLES and method == "self_tuning"
     if scaled:
         train, tests = _standardised(train), _standardised_tests(tests)
-    metrics = {"rmse": _ANGLES} if angles else {"misclassification": _CLASSES}
-    metrics["nll"] = _NLL
+    metrics = {**target(about["world"], method).metrics, "nll": _NLL}
     # Of a LeNet the paper has no NLPD, and its Jacobians are dear.
     if learner.covariance_of is not None and not about["world"].endswith("cnn"):
         metrics["nlpd"] = _NLPD
@@ -134,23 +155,22 @@ def trial(series: Series, number: int) -> Results:
     return Results.of(**{**found.columns, "value": value})
 
 
-def network(world: str) -> Model:
+def network(world: str, outputs: int = 10) -> Model:
     """The paper's: two hidden layers of 500 ReLU units, or a LeNet."""
     if world.endswith("cnn"):
         return models.lenet()
-    return models.mlp([784, 500, 500, OUTPUTS.get(world, 10)], activation=jax.nn.relu)
+    return models.mlp([784, 500, 500, outputs], activation=jax.nn.relu)
 
 
 @lru_cache(maxsize=2)
 def _learner(about: str) -> Estimator:
     """Kept, so that the next trial is not compiled again."""
     world, options = json.loads(about)
-    angles = OUTPUTS.get(world) == 1
+    outputs, likelihood, _ = target(world, options["method"])
+    model = network(world, outputs)
     if options["method"] == "self_tuning":
-        noise = likelihoods.adaptive_student_t() if angles else likelihoods.categorical()
-        return lines.self_tuning(network(world), noise)
-    noise = likelihoods.gaussian(NOISE) if angles else likelihoods.categorical()
-    return lines.learner(network(world), noise, options)
+        return lines.self_tuning(model, likelihood)
+    return lines.learner(model, likelihood, options)
 
 
 def _standardised(stream: Stream) -> Stream:
