@@ -34,14 +34,23 @@ def tables(results: Results) -> Mapping[str, Rows]:
 
 
 def draw(
-    world: str, shown: Mapping[str, Sequence[str]], *, task: int | None = None
+    world: str,
+    shown: Mapping[str, Sequence[str]],
+    *,
+    task: int | None = None,
+    metric: Mapping[str, str] | None = None,
 ) -> Callable[[Results, Path], list[Path]]:
-    """Pictures of some lines each, by name, one panel a metric; tasks begin every `task` steps."""
+    """Pictures of some lines each, by name, one panel a metric; tasks begin every `task` steps.
+
+    Those that `metric` names have that one alone.
+    """
 
     def pictured(results: Results, folder: Path) -> list[Path]:
         found: list[Path] = []
         for name, lines in shown.items():
             rows = pictures.only(results.where(world=world, summary="held out"), lines)
+            if metric and name in metric:
+                rows = rows.where(metric=metric[name])
             if not len(rows):
                 continue
             figure = plots.curves(rows)
