@@ -2,31 +2,53 @@
 
 import os
 import signal
-import threading
+import socket
+import sys
 
 import jax
 import numpy as np
 import pytest
 
 import bayestream as bs
-from bayestream.running.ray_share import share_of
+from bayestream.experiments import work
+from bayestream.experiments.nouns import Series
+from bayestream.running.ray_cluster import connected
+from bayestream.running.ray_share import Share, share_of
+from bayestream.running.ray_tasks import spread
 from test_fleet import assert_equal
 
 LEARNER = bs.lofi(
     bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3, decay=0.99, drift=1e-3
 )
 START = LEARNER.init(jax.random.key(0))
+ROWS = 250  # of a call
 
 
 def rows_of(keys, count):
     """Keys of both kinds, some of them late, and rows, of which every tenth has no label."""
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, np.linspace(keys / 2, keys, count).astype(int))
-    names = [int(number) if number % 2 else str(number - 1) for number in drawn]
+    names = [int(number) if number % 2 else str(number + 1) for number in drawn]
     x = rng.normal(size=(count, 2))
     y = np.sin(x[:, :1] + drawn[:, None])
     y[::10] = np.nan
     return names, x, y
+
+
+def runs(fleet, names, x, y, **how):
+    cuts = [slice(first, first + ROWS) for first in range(0, len(names), ROWS)]
+    return [fleet.run(names[cut], (x[cut], y[cut]), **how) for cut in cuts]
+
+
+def assert_same_fleets(fleet, parts, alone, expected):
+    """Every record and every state, bit for bit."""
+    assert fleet.keys == alone.keys
+    assert_equal(fleet.state, alone.state)
+    assert fleet.refused() == alone.refused()
+    for part, one in zip(parts, expected, strict=True):
+        assert part.keys == one.keys
+        assert (part.skipped, part.refused, part.updates) == (one.skipped, one.refused, one.updates)
+        assert_equal(part.values, one.values)
 
 
 def test_a_keys_share_is_the_same_everywhere_and_shares_are_alike():
@@ -36,36 +58,91 @@ def test_a_keys_share_is_the_same_everywhere_and_shares_are_alike():
     assert [share_of(name, 8) for name in ("a", "ä", 7, "7", -7)] == [4, 7, 6, 5, 5]
 
 
+def test_without_ray_one_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"needs ray: pip install 'bayestream\[ray\]'$"):
+        bs.ray_fleet(LEARNER, START)
+
+
+def test_what_cannot_be_spread_is_refused_in_a_sentence():
+    pooled = bs.fleet(LEARNER, START, pooled=True).state
+    with pytest.raises(ValueError, match="state must be of a fleet that is not pooled"):
+        bs.ray_fleet(LEARNER, pooled)
+    other = bs.lofi(bs.models.mlp([2, 4, 1]), bs.likelihoods.gaussian(0.1), rank=3)
+    for state in (START, bs.fleet(LEARNER, START).state):
+        with pytest.raises(ValueError, match="state must come from this learner's init"):
+            bs.ray_fleet(other, state)
+    for name in ("actors", "every"):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number, 1 or above, got 0"):
+            bs.ray_fleet(LEARNER, START, **{name: 0})
+
+
+@pytest.fixture
+def silent():
+    """A port that takes connections and never says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.slow
+def test_a_cluster_that_does_not_answer_is_said_so_within_seconds(silent):
+    pytest.importorskip("ray")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    for address in (nobody, silent, "no-such-host.invalid:6379"):
+        with pytest.raises(ConnectionError, match=f"No Ray cluster answers at {address}: "):
+            bs.ray_fleet(LEARNER, START, address=address)
+    for address in ("ray://127.0.0.1:10001", "127.0.0.1", "here:there"):
+        with pytest.raises(ValueError, match="of a Ray cluster must be HOST:PORT, auto or local"):
+            bs.ray_fleet(LEARNER, START, address=address)
+
+
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes on this machine."""
-    ray = pytest.importorskip("ray")
+    """Two nodes on this machine, to which this process is connected."""
+    pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
     nodes.add_node(num_cpus=2)
-    ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
-    yield nodes
-    ray.shutdown()
+    with connected(nodes.address):
+        yield nodes
     nodes.shutdown()
 
 
-@pytest.mark.slow
-def test_actors_that_are_killed_in_the_middle_leave_no_trace(cluster):
-    names, x, y = rows_of(200, 60_000)
-    alone = bs.fleet(LEARNER, START)
-    expected = alone.run(names, (x, y))
-    with bs.ray_fleet(LEARNER, START, actors=4, every=3000) as fleet:
-        killed = []
+def deadly(monkeypatch, method, moments):
+    """Kill the actor that the n-th call of a share's method, of all shares, is about."""
+    calls, killed = [], []
+    plain = getattr(Share, method)
 
-        def kill(pid):
+    def fatal(self, *args, **options):
+        calls.append(method)
+        at = len(calls)
+        pid = at in moments and self.ask("__ray_call__", lambda worker: os.getpid())
+        found = plain(self, *args, **options)
+        if pid:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
+        return found
 
-        import time
-        t=time.time()
-        parts=[fleet.run(names[a:a+20000],(x[a:a+20000],y[a:a+20000])) for a in range(0,60000,20000)]
-        print("ray", time.time()-t)
-        assert fleet.keys == alone.keys
-        assert_equal(fleet.state, alone.state)
-        assert_equal(np.concatenate([p["prediction"] for p in parts]), expected["prediction"])
+    monkeypatch.setattr(Share, method, fatal)
+    return killed
+
+
+@pytest.mark.slow
+def test_ten_actors_killed_in_the_middle_leave_no_trace(cluster, monkeypatch):
+    names, x, y = rows_of(200, 6000)
+    alone = bs.fleet(LEARNER, START)
+    expected = runs(alone, names, x, y)
+    # With a batch to learn, and when it has learnt one; the first of all among them, and in a row.
+    killed = deadly(monkeypatch, "send", {1, 20, 41, 62, 83})
+    killed_later = deadly(monkeypatch, "receive", {9, 10, 30, 71, 90})
+    with bs.ray_fleet(LEARNER, START, actors=4, every=300) as fleet:
+        parts = runs(fleet, names, x, y)
+        assert len({*killed, *killed_later}) == 10
+        assert_same_fleets(fleet, parts, alone, expected)
+        assert_equal(fleet.of(names[0]), alone.of(names[0]))
+        assert_equal(fleet.of("never came"), START)

@@ -7,8 +7,10 @@ import os
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -36,12 +38,11 @@ def library() -> Any:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
-        import ray
+        return import_module("ray")
     except ImportError:
         raise ImportError(
             "Spreading work over a cluster needs ray: pip install 'bayestream[ray]'"
         ) from None
-    return ray
 
 
 @contextmanager
@@ -98,7 +99,10 @@ def _connect(ray: Any, address: str) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     chosen = {"include_dashboard": False} if address == "local" else {}
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **chosen)
+        with warnings.catch_warnings():
+            # Of a fork, which comes to nothing: another program is started at once.
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **chosen)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConnectionError(f"No Ray cluster at {address!r}: {reason(error)}.") from None
     finally:
@@ -110,7 +114,9 @@ def _check_answers(address: str) -> None:
     """Ray itself would try for two minutes, and then end the process."""
     host, separator, port = address.rpartition(":")
     if not separator or "/" in host or not port.isdigit():
-        raise ValueError(f"address must be HOST:PORT, auto or local, got {address!r}.")
+        raise ValueError(
+            f"The address of a Ray cluster must be HOST:PORT, auto or local, got {address!r}."
+        )
     answer = b""
     with suppress(OSError), socket.create_connection((host, int(port)), _PATIENCE) as wire:
         wire.sendall(_GREETING)

@@ -9,13 +9,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import bayestream
 from bayestream.networks.native import in_use
 from bayestream.running.fleet import Fleet, FleetRecords
 from bayestream.running.fleet_state import FleetState, Name
-from bayestream.running.ray_cluster import options, reason
+from bayestream.running.ray_cluster import library, options, reason
 from bayestream.types import Estimator, Example, Key, State
 
 _TRIES = 5  # deaths in a row, with nothing learnt between them
@@ -183,7 +184,7 @@ def about() -> dict[str, Any]:
         "bayestream": bayestream.__version__,
         "jax": jax.__version__,
         "kernels": in_use(),
-        "jax_enable_x64": bool(jax.config.jax_enable_x64),
+        "precision": jnp.result_type(float).name,
     }
 
 
@@ -201,6 +202,4 @@ def check_alike(shares: Iterable[Share]) -> None:
 
 @cache
 def _function(pickled: bytes) -> Any:
-    from ray import cloudpickle
-
-    return cloudpickle.loads(pickled)
+    return library().cloudpickle.loads(pickled)
