@@ -23,6 +23,8 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # it would report to its makers
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # it would warn of what becomes of GPUs
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of answers that are not needed any more
+    # Of actors that are made again.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|has been marked dead",
 }
 # Settings of JAX that decide about numbers, however they were made here.
 _NUMBERS = (
