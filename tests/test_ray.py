@@ -189,7 +189,7 @@ def test_bad_rows_and_what_an_actor_raises_are_said_as_on_one_machine(cluster, t
     expected = runs(alone, names, x, y, key=key, on_bad="skip")
     with bs.ray_fleet(learner, start, actors=2) as fleet:
         for how in ({"key": key}, {"on_bad": "skip"}):  # a bad row; no key for random numbers
-            with pytest.raises((TypeError, ValueError)) as here:  # noqa
+            with pytest.raises((TypeError, ValueError)) as here:
                 runs(bs.fleet(learner, start), names, x, y, **how)
             with pytest.raises(type(here.value)) as there:
                 runs(fleet, names, x, y, **how)
