@@ -90,7 +90,8 @@ def options() -> dict[str, Any]:
 
 def reason(error: BaseException) -> str:
     """The last line of what Ray says of an error, which is the error itself."""
-    return str(error).strip().splitlines()[-1].strip().rstrip(".")
+    said = str(error).strip() or type(error).__name__
+    return said.splitlines()[-1].strip().rstrip(".")
 
 
 def _connect(ray: Any, address: str) -> None:
