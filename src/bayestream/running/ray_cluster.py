@@ -107,6 +107,11 @@ def _connect(ray: Any, address: str) -> None:
             warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **chosen)
     except (OSError, RuntimeError, ValueError) as error:
+        if address == "auto":
+            raise ConnectionError(
+                "No Ray cluster runs on this machine: begin one with `ray start --head`, or give "
+                "the address of its head, HOST:PORT."
+            ) from None
         raise ConnectionError(f"No Ray cluster at {address!r}: {reason(error)}.") from None
     finally:
         if main:
