@@ -23,7 +23,7 @@ quick: $(VENV)/.work
 	  $(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 # Everything, and the filters once more on the pure-JAX kernels.
-test-all: $(VENV)/.work lint
+test-all: $(VENV)/.all lint
 	$(BIN)/python -m pytest -q -n 2
 	BAYESTREAM_KERNELS=jax $(BIN)/python -m pytest -q -n 2 -m "not slow" \
 	  tests/test_equivalences.py tests/test_contract.py tests/test_numerics.py tests/test_rows.py
@@ -64,17 +64,23 @@ docs-figures: $(VENV)/.work
 	ls docs/*.md docs/tutorials/*.md | xargs -t -n 1 $(BIN)/python docs/_examples.py
 
 # What a user needs, or that and what a contributor needs; again when pyproject or a kernel changes.
+# Ray takes 16 s to install, and only `test-all` needs it.
+USED := checkpoint,cli,data,plot,river,sklearn,tune
 BUILT := pyproject.toml setup.py $(wildcard native/*)
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 $(VENV)/.use: $(BUILT)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[all]'
+	$(PIP) -e '.[$(USED)]'
 	touch $@
 
 $(VENV)/.work: $(BUILT)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[all,test]'
+	$(PIP) -e '.[$(USED),test]'
 	touch $(VENV)/.use $@
+
+$(VENV)/.all: $(VENV)/.work
+	$(PIP) -e '.[all,test]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache

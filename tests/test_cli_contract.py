@@ -108,7 +108,8 @@ def test_info_knows_every_extra_and_what_it_installs():
 
 
 def test_info_names_what_is_missing_and_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(info.EXTRAS, "plot", (("no-such-package",), "pictures"))
+    extras = {"cli": info.EXTRAS["cli"], "plot": (("no-such-package",), "pictures")}
+    monkeypatch.setattr(info, "EXTRAS", extras)
     result = invoke("info", "--json")
     found = json.loads(result.stdout)
     assert found["counts"]["missing_extras"] == 1

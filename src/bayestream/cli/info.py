@@ -27,6 +27,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "cli": (("rich", "typer"), "the bayestream command"),
     "data": (("pooch", "pyarrow", "tqdm"), "downloads, Parquet files"),
     "plot": (("matplotlib",), "pictures"),
+    "ray": (("ray",), "fleets and trials on several machines: --ray"),
     "river": (("river",), "river's data sets, models for river"),
     "sklearn": (("scikit-learn",), "models for scikit-learn"),
     "tune": (("optuna",), "bayestream tune, bs.tune"),

@@ -14,6 +14,7 @@ from bayestream.checks import check_choice
 from bayestream.cli.cache import keep_programs
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.outputs import Screen
+from bayestream.cli.sources import Ray
 from bayestream.experiments import report, store, work
 from bayestream.experiments.nouns import SCALES, Experiment, Scale
 from bayestream.experiments.registry import EXPERIMENTS
@@ -38,6 +39,7 @@ def reproduce(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Run no more trials of a series than this.")
     ] = None,
+    ray: Ray = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what is left to do, and how long it takes.")
     ] = False,
@@ -52,7 +54,11 @@ def reproduce(
     `bayestream reproduce uci --scale quick --jobs 2`
 
     `bayestream reproduce all --scale full --out docs/reproduction --dry-run`
+
+    `bayestream reproduce all --scale full --ray 10.0.0.1:6379`
     """
+    if ray and jobs > 1:
+        raise ValueError("--jobs must be left out with --ray, which has a process for each CPU.")
     console = Screen()
     chosen = _experiments(ids or ["all"])
     size = cast(Scale, check_choice("--scale", scale, {name: name for name in SCALES}))
@@ -68,7 +74,12 @@ def reproduce(
     # What is expected to take twice as long counts twice towards the time left.
     shares = [round(1000 * job.series.seconds) for job in todo]
     with Progress("reproducing", total=sum(shares), show=True) as bar:
-        for job, found in work.results(todo, jobs, keep_programs):
+
+        def stop() -> bool:
+            bar.advance(0)  # a trial can take minutes
+            return INTERRUPTS.requested
+
+        for job, found in work.results(todo, jobs, keep_programs, ray=ray, stop=stop):
             store.add(out, job.series, job.trial, found)
             bar.label = f"{job.series.world}, {job.series.line}: ms of work"
             bar.advance(round(1000 * job.series.seconds))

@@ -21,7 +21,7 @@ from bayestream.cli.growing import Growing
 from bayestream.cli.interrupts import INTERRUPTS
 from bayestream.cli.journal import Journal
 from bayestream.cli.sources import Source
-from bayestream.running import Fleet, checkpoint
+from bayestream.running import Fleet, RayFleet, checkpoint
 from bayestream.running.envelope import library
 from bayestream.running.folder import File, files, read
 from bayestream.streams.encoder import Encoded
@@ -29,7 +29,7 @@ from bayestream.streams.plans import Plan
 from bayestream.streams.tables import Unreadable
 
 # Options that may differ from one call to the next; what the data say is checked row by row.
-_FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config", "as_json"}
+_FREE = {"data", "out", "checkpoint", "every", "limit", "block", "config", "ray", "as_json"}
 
 
 class Place(NamedTuple):
@@ -113,7 +113,8 @@ class Resumable:
         """Save what is new since the last time."""
         if self._folder is None or self._place.rows <= self._saved:
             return
-        state = belief.state.state if isinstance(belief.state, Fleet) else belief.state
+        spread = isinstance(belief.state, Fleet | RayFleet)
+        state = belief.state.state if spread else belief.state
         rows, *place = self._place
         notes = {
             **self._about,

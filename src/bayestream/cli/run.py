@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ from bayestream.cli.resume import Resumable, call_of
 from bayestream.cli.sidecar import checked_level, describe
 from bayestream.cli.writers import record
 from bayestream.evaluation import plots
-from bayestream.running import Fleet, fleet
+from bayestream.running import Fleet, RayFleet, fleet, ray_fleet
 from bayestream.running.fleet import FleetRecords
 from bayestream.running.refusals import check_most
 from bayestream.running.run import Records, learn
@@ -42,6 +43,7 @@ def run(
     pooled: Annotated[
         bool, typer.Option(help="New keys begin where a learner of all rows is by then.")
     ] = False,
+    ray: sources.Ray = None,
     task: sources.TaskName = "",
     method: learners.Method = None,
     rank: learners.Rank = None,
@@ -100,6 +102,8 @@ def run(
 
     `bayestream run --data sensors.csv --target load --key sensor`
 
+    `bayestream run --data sensors.csv --target load --key sensor --ray auto --block 10000`
+
     With a checkpoint folder, a run that was ended in whatever way (kill -9, a power cut) goes on at
     its last checkpoint when the same command is given again, and ends as if nothing had happened;
     rows that were added to the data meanwhile are learnt too. Standard input must be what it was,
@@ -116,6 +120,8 @@ def run(
         raise ValueError(f"--on-bad must be skip or raise, got {on_bad!r}.")
     if pooled and not key:
         raise ValueError("--pooled must come with --key, which names the column of keys.")
+    if ray and (pooled or not key):
+        raise ValueError("--ray must come with --key, and without --pooled: keys are spread.")
     checked_level(level)
     chosen = learners.settings(
         method,
@@ -154,12 +160,15 @@ def run(
         source, window, out, learners.drifts(chosen), level=level, kept=checkpoint
     )
     saved.begin(belief, {"learner": chosen._asdict(), "began": began}, journal)
-    if key:
+    opened = nullcontext()
+    if ray:
+        belief.state = opened = ray_fleet(belief.learner, belief.state, address=ray)
+    elif key:
         belief.state = fleet(belief.learner, belief.state, pooled=pooled)
     if saved.start:
         console.print(saved, soft_wrap=True, markup=False, highlight=False)
     rows = saved.rows(source)
-    with journal:
+    with opened, journal:
         describe(out, source, journal.header, level)
         source = source._replace(rows=rows)
         _learn_all(belief, source, journal, saved, console, block=block, on_bad=on_bad)
@@ -227,7 +236,7 @@ def _learnt(
     """Forecasts of the rows, each of which is learnt from before the next."""
     stream = stacked(rows, source.task, belief.sizes[0])
     options: Any = {"record": record, "key": jax.random.key(belief.seed), "size": block}
-    if isinstance(belief.state, Fleet):
+    if isinstance(belief.state, Fleet | RayFleet):
         return belief.state.learn([row.key for row in rows], stream, **options)
     belief.state, records = learn(
         belief.learner, belief.state, stream, progress=False, first=first, **options

@@ -36,6 +36,13 @@ Key = Annotated[
     str, typer.Option(help="The column that says whose row it is: each has a learner of its own.")
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use so many rows only.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Spread over a Ray cluster: HOST:PORT of its head, auto, or local to begin one.",
+    ),
+]
 
 
 class Source(NamedTuple):

@@ -40,6 +40,7 @@ def tune(
         list[str] | None, typer.Option("--set", help="An option not to be searched: decay=1.")
     ] = None,
     limit: sources.Limit = None,
+    ray: sources.Ray = None,
     seed: Annotated[int, typer.Option(help="Of the search and of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for trials and result.")] = Path("out/tune"),
     as_json: Json = False,
@@ -58,6 +59,8 @@ def tune(
     `bayestream tune --data uci/energy --method lofi --rank 10 --trials 30`
 
     `bayestream tune --data my.csv --target price --method lofi --set decay=1.0`
+
+    `bayestream tune --data my.csv --target price --method lofi --ray 10.0.0.1:6379`
     """
     source = sources.opened(data, target=target, task=task, reading=reading, limit=limit)
     console = Screen(as_json)
@@ -82,6 +85,7 @@ def tune(
         study=f"{data} {target} {chosen.method} {hidden} {aim} {limit} {given or ''}",
         progress=True,
         stop=lambda: INTERRUPTS.requested,
+        ray=ray,
     )
     if INTERRUPTS.requested and found.trials < trials:
         console.print(

@@ -14,6 +14,8 @@ import numpy as np
 from bayestream.evaluation import Results
 from bayestream.experiments import registry, store
 from bayestream.experiments.nouns import Experiment, Scale, Series
+from bayestream.running.ray_cluster import connected
+from bayestream.running.ray_tasks import spread
 
 
 class Job(NamedTuple):
@@ -47,12 +49,23 @@ def run(job: Job) -> Results:
 
 
 def results(
-    todo: Sequence[Job], processes: int, begin: Callable[[], None] | None = None
+    todo: Sequence[Job],
+    processes: int,
+    begin: Callable[[], None] | None = None,
+    *,
+    ray: str | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Job, Results]]:
     """Every trial as it finishes; which process ran it makes no difference to its numbers.
 
-    Processes of their own call `begin` first.
+    Processes of their own call `begin` first. With the address of a Ray cluster they are there,
+    and end once `stop` says so.
     """
+    if ray is not None:
+        with connected(ray) as cluster:
+            for place, found in spread(cluster, run, begin=begin)(todo, stop):
+                yield todo[place], found
+        return
     if processes == 1 or len(todo) < 2:
         for job in todo:
             yield job, run(job)

@@ -51,6 +51,11 @@ class Network(NamedTuple):
     layers: tuple[Dense, ...]  # in the order of computation
     plain: tuple[Part, ...]  # the arrays that no layer has
     outputs: Any  # the shape and dtype of what it returns
+    traced: tuple[Any, ...]  # what `trace` was given
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Equations cannot be pickled, as another process needs them to be: it traces them again.
+        return trace, self.traced
 
 
 def trace(function: Callable[..., Any], leaves: Sequence[Any], x: Any) -> Network:
@@ -71,7 +76,8 @@ def trace(function: Callable[..., Any], leaves: Sequence[Any], x: Any) -> Networ
     layers = _layers(program.jaxpr, len(leaves))
     taken = {part.leaf for layer in layers for part in (layer.kernel, layer.bias) if part}
     rest = (leaf for leaf in range(len(leaves)) if leaf not in taken)
-    return Network(program, layers, tuple(Part(leaf, jnp.ravel) for leaf in rest), outputs)
+    plain = tuple(Part(leaf, jnp.ravel) for leaf in rest)
+    return Network(program, layers, plain, outputs, (function, leaves, x))
 
 
 def tapped(

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from bayestream.checks import check_choice, check_whole
 from bayestream.estimators.guard import check_state
-from bayestream.running.chunks import Chunk, Skipped, chunked, nothing
-from bayestream.running.fleet_state import FleetState, Name, name_of
+from bayestream.running.chunks import Skipped
+from bayestream.running.fleet_state import FleetState, Name
+from bayestream.running.keyed import with_keys
 from bayestream.running.refusals import check_refused, labels, refusals
 from bayestream.running.run import OnBad, Record, plugin, refuse
 from bayestream.running.stacks import Stacks
 from bayestream.types import Array, Estimator, Example, Key, State, Stream
-
-_ROWS = 4096  # learnt at once, of all keys
 
 
 @dataclass(frozen=True)
@@ -131,21 +130,12 @@ class Fleet:
     ) -> FleetRecords:
         """`run` for callers that judge the refused updates themselves, `size` rows at a time."""
         check_choice("on_bad", on_bad, {"raise": None, "skip": None})
-        likelihood, dtype = check_state(self.learner, self._start)
-        model = self.learner.model
-        chunks, total = chunked(stream, model, likelihood, dtype, size=_ROWS)
-        if total is None:
-            raise TypeError("stream must be a bs.Stream or a pair of arrays (x, y), got neither.")
-        if len(keys) != total:
-            raise ValueError(f"keys must be one a row, got {len(keys)} of them and {total} rows.")
-        none = Chunk(nothing(model, likelihood), np.zeros(0, int), [])
         ran: list[Name] = []
         kept: list[Any] = []
         skipped: list[Skipped] = []
         refused: list[Skipped] = []
         updates = 0
-        for chunk in chunks if total else (none,):
-            (good, positions, bad), names = _with_keys(chunk, keys)
+        for (good, positions, bad), names in with_keys(self.learner, self._start, keys, stream):
             if on_bad == "raise":
                 refuse(bad)
             skipped += sorted(bad)
@@ -248,27 +238,6 @@ def fleet(
 
 def _alone(state: State) -> State:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[None], state)
-
-
-def _with_keys(chunk: Chunk, keys: Sequence[Any]) -> tuple[Chunk, list[Name]]:
-    """The chunk's rows that have a key, and their keys."""
-    good, positions, bad = chunk
-    names = [name_of(keys[position]) for position in positions]
-    bad = bad + [
-        Skipped(int(position), f"delay must be 0 in a fleet, got {delay}.")
-        for position, delay in zip(positions, good.delay, strict=True)
-        if delay
-    ]
-    bad = bad + [
-        Skipped(
-            int(position), f"its key must be a string or a whole number, got {keys[position]!r}."
-        )
-        for position, name in zip(positions, names, strict=True)
-        if name is None
-    ]
-    keep = np.array([n is not None and not d for n, d in zip(names, good.delay, strict=True)], bool)
-    rows = Chunk(Example(*(field[keep] for field in good)), positions[keep], bad)
-    return rows, [name for name, kept in zip(names, keep, strict=True) if name is not None and kept]
 
 
 def _ranks(numbers: NDArray[Any]) -> NDArray[Any]:

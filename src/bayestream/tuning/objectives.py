@@ -75,7 +75,7 @@ def prequential(
             state, losses = _learnt(make, record, lanes, size, stream, seed, ask)
             found = np.nanmean(losses["nlpd"], axis=1)
             parts.append(Values(found, _refused(make, lanes, size, state, stream)))
-        return _joined(parts)
+        return joined(parts)
 
     labelled(stream.examples)
     return Objective(values, f"prequential, seed {seed}, {_fingerprint(stream)}")
@@ -108,7 +108,7 @@ def validation(
             losses = _examined(make, forecast, metric, lanes, size, state, x, y)
             found = np.asarray(losses, np.float64)
             parts.append(Values(found, _refused(make, lanes, size, state, train)))
-        return _joined(parts)
+        return joined(parts)
 
     about = f"{_fingerprint(train)}, {_fingerprint(held_out)}"
     return Objective(values, f"validation, seed {seed}, {about}")
@@ -237,7 +237,8 @@ def _refused(
     return np.array([is_most(int(count), updates) for count in counts])
 
 
-def _joined(parts: list[Values]) -> Values:
+def joined(parts: list[Values]) -> Values:
+    """Of all the learners that these are of."""
     return Values(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 

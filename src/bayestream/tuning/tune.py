@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,9 @@ from bayestream import estimators
 from bayestream.checks import check_choice, check_whole
 from bayestream.estimators.spaces import Range, Space
 from bayestream.progress import Progress
-from bayestream.tuning.objectives import Objective, Values, prequential, validation
+from bayestream.running.ray_cluster import connected
+from bayestream.running.ray_tasks import spread
+from bayestream.tuning.objectives import Make, Objective, Values, joined, prequential, validation
 from bayestream.types import Estimator, EvolvingLikelihood, Likelihood, Model
 
 __all__ = ["NOISE", "Objective", "Tuned", "Values", "build", "prequential", "tune", "validation"]
@@ -24,6 +27,7 @@ __all__ = ["NOISE", "Objective", "Tuned", "Values", "build", "prequential", "tun
 Numbers = dict[str, float]
 NOISE = Range(1e-4, 1.0)  # of a target that has been standardised
 _ROUND = 10  # trials that are guided by the same rounds before; the first round is at random
+_LANES = 2  # trials of a task; one alone is another program than several, and rounds otherwise
 
 
 class Tuned(NamedTuple):
@@ -109,6 +113,7 @@ def tune(
     study: str | None = None,
     progress: bool | None = None,
     stop: Callable[[], bool] = lambda: False,
+    ray: str | None = None,
 ) -> Tuned:
     """Search for hyper-parameters that make the objective small.
 
@@ -131,8 +136,11 @@ def tune(
         progress: as in `run`.
         stop: asked now and then; the search ends once the answer is yes. Trials that it cuts off
             are made again when the search is resumed.
+        ray: the address of a Ray cluster, as in `bs.ray_fleet`, whose CPUs make a round's trials at
+            the same time; their numbers, and so the search, do not depend on how many there are.
 
     Trials run together under vmap, ten at a time or as many as fit, and a method is compiled once.
+    On a cluster a task has two of a round's ten.
 
     >>> import bayestream as bs
     >>> stream = bs.streams.drifting_linear_regression(0, steps=40, inputs=2)
@@ -173,12 +181,23 @@ def tune(
         return guide.ask(distributions).params
 
     before = None
-    with Progress(f"tuning {method}", total=trials, show=progress) as bar, suppress(_StoppedError):
+    with (
+        Progress(f"tuning {method}", total=trials, show=progress) as bar,
+        nullcontext() if ray is None else connected(ray) as cluster,
+        suppress(_StoppedError),
+    ):
+
+        def stopped() -> bool:
+            bar.advance(0)  # a round can take minutes
+            return stop()
 
         def ask() -> None:
-            bar.advance(0)  # a round can take minutes
-            if stop():
+            if stopped():
                 raise _StoppedError
+
+        tried = None
+        if cluster is not None:
+            tried = spread(cluster, partial(_tried, objective, make))
 
         if baseline is not None:
             ask()
@@ -193,7 +212,12 @@ def tune(
             # Fewer than a round would be another program: the last one fills it up.
             full = values + [values[-1]] * (_ROUND - len(values))
             stacked = {name: jnp.array([each[name] for each in full]) for name in searched}
-            found = objective.values(make, stacked, _ROUND, ask)
+            if tried is None:
+                found = objective.values(make, stacked, _ROUND, ask)
+            else:
+                parts = dict(tried(_lanes(stacked, len(params)), stopped))
+                ask()  # there may be too few of them, if it was stopped
+                found = joined([parts[place] for place in sorted(parts)])
             for index, each in enumerate(params):
                 _tell(optuna, search, distributions, each, found, index)
             bar.label = f"tuning {method}, best {_best(search)[1]:.4f},"
@@ -208,6 +232,19 @@ def tune(
     complete = [trial for trial in trials_done if trial.state.name == "COMPLETE"]
     history = [(_rounded(searched, trial.params), trial.value) for trial in complete]
     return Tuned(method, fixed, best, value, before, len(trials_done), searched, refused, history)
+
+
+def _tried(objective: Objective, make: Make, numbers: Mapping[str, Any]) -> Values:
+    """A task's trials."""
+    return objective.values(make, numbers, _LANES, lambda: None)
+
+
+def _lanes(stacked: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """The numbers of the first `count` trials, and of what fills the last task up."""
+    return [
+        {name: np.asarray(values[first : first + _LANES]) for name, values in stacked.items()}
+        for first in range(0, count, _LANES)
+    ]
 
 
 def _rounded(space: Space, params: Mapping[str, float]) -> Numbers:
