@@ -1,0 +1,1 @@
+cd /tmp/fl; perf record -e cpu-clock -F 4000 -o /tmp/fl/perf.data taskset -c 0 python alone.py ${1:-60} 2>&1 | tail -1; perf report -i /tmp/fl/perf.data --no-children --sort dso,symbol -n 2>/dev/null | grep -v "^#" | awk -v n=$((${1:-60}*4096)) '$2>0{printf "%.2f us %s\n", $2/4000/n*1e6, substr($0,20,150)}' | head -${2:-60}
