@@ -163,7 +163,8 @@ struct Layers {
       }
       packed.push_back(std::move(a));
       packed.push_back(std::move(d));
-      blocks.push_back({offset, in, out, packed[packed.size() - 2].data(), packed.back().data(), nullptr});
+      const Real *first = packed[packed.size() - 2].data(), *second = packed.back().data();
+      blocks.push_back({offset, in, out, first, second, nullptr});
       offset += size;
     }
   }

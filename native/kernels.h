@@ -13,6 +13,10 @@
 // Never a function of its own, which the linker would take from any one instruction set's object.
 #define BAYESTREAM_INLINE __attribute__((always_inline)) inline
 
+// What one instruction set's object calls its own: avx2_dlr_float.
+#define BAYESTREAM_JOIN(a, b, c) a##_##b##_##c
+#define BAYESTREAM_NAME(a, b, c) BAYESTREAM_JOIN(a, b, c)
+
 namespace bayestream {
 
 using Index = std::int64_t;
@@ -69,7 +73,7 @@ struct SmallKernels {
                double* gram, double* memory);
   // The eigenvectors of a gram (n, n), one a row, largest eigenvalue first.
   void (*eigenvectors)(Index n, const double* gram, double* vectors, double* memory);
-  // w (n), such that the last row of I - w w' is the eigenvector of the least eigenvalue of a gram (n, n).
+  // w (n), such that the last row of I - w w' is the eigenvector of a gram's (n, n) least eigenvalue.
   void (*least_last)(Index n, const double* gram, double* w, double* memory);
 };
 

@@ -69,9 +69,9 @@ inline void spread_out(const double* a, Index from, Index n, Index stride, doubl
 
 Index memory(Index rank, Index rows) { return (3 * rank + 3 * rows + 5) * padded(rows) + 8; }
 
-// Eliminating (I + D | I | Z Z') row by row leaves the factor's transpose, its inverse, and that times
-// Z Z'. Every pivot of I plus a positive semi-definite matrix is at least 1; rounding that says less is put
-// right.
+// Eliminating (I + q s W1' W1 | I | Z Z') row by row leaves the factor's inverse in the second place,
+// and that times Z Z' in the third. Every pivot of I plus a positive semi-definite matrix is at least 1;
+// rounding that says less is put right.
 void turn(Index rank, Index rows, const double* plain, const double* drift, double* turn, double* gram,
           double* memory) {
   const Index stride = padded(rows);
@@ -253,9 +253,8 @@ double least_eigenvalue(const double* d, const double* e, Index n, double norm) 
   return x;
 }
 
-// I - w w' is orthogonal, and its last row is the eigenvector of the least eigenvalue of a positive
-// semi-definite gram (n, n). The others span what the other eigenvectors do, and are found without them: it
-// is the reflection that takes that one to the last axis.
+// Of a positive semi-definite gram. The rows of I - w w' before the last span what the other
+// eigenvectors do, and are found without them: it is the reflection that takes that one to the last axis.
 void least_last(Index n, const double* gram, double* w, double* memory) {
   const Index stride = padded(n);
   double *a = aligned(memory), *reflections = a + n * stride;
@@ -295,9 +294,6 @@ void least_last(Index n, const double* gram, double* w, double* memory) {
 }
 
 }  // namespace
-
-#define BAYESTREAM_JOIN(a, b, c) a##_##b##_##c
-#define BAYESTREAM_NAME(a, b, c) BAYESTREAM_JOIN(a, b, c)
 
 SmallKernels BAYESTREAM_NAME(VARIANT, small, REAL)() { return {memory, turn, eigenvectors, least_last}; }
 

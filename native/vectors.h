@@ -68,7 +68,4 @@ inline void clear(Real* out, Index begin, Index end) {
 
 }  // namespace
 
-#define BAYESTREAM_JOIN(a, b, c) a##_##b##_##c
-#define BAYESTREAM_NAME(a, b, c) BAYESTREAM_JOIN(a, b, c)
-
 }  // namespace bayestream

@@ -29,7 +29,7 @@ from bayestream.streams.dialects import Dialect, Format
 from bayestream.streams.encoder import Encoded, Encoder
 from bayestream.streams.files import HEAD, How, Row
 from bayestream.streams.plans import Plan
-from bayestream.streams.tables import Unreadable, encoded, stacked
+from bayestream.streams.tables import Unreadable, encoded_row, stacked
 from bayestream.streams.tally import Tally
 from bayestream.types import Array, Estimator, Example, State
 
@@ -156,7 +156,7 @@ def _encoded(
     for row in rows:
         encoder = Encoder.from_json(saved)
         encoder.tally = tally
-        yield encoded(encoder, row, key)
+        yield encoded_row(encoder, row, key)
 
 
 def _check_columns(names: set[str], expected: set[str], known: set[str]) -> None:

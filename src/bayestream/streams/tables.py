@@ -91,7 +91,7 @@ def prepared(
         plan = _planned(held, first, wishes, target, task, key, how)
         rows = chain(held, rows)
     encoder = plan.encoder()
-    return Prepared(encoder, (encoded(encoder, row, key) for row in rows), plan)
+    return Prepared(encoder, (encoded_row(encoder, row, key) for row in rows), plan)
 
 
 def _planned(
@@ -189,7 +189,7 @@ def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
     return Stream(Example(x, y if task == "classification" else y[:, None]))
 
 
-def encoded(encoder: Encoder, row: Row, key: str | None) -> Encoded | Unreadable:
+def encoded_row(encoder: Encoder, row: Row, key: str | None) -> Encoded | Unreadable:
     """A row in numbers, with its key if a column has one; or why it cannot be read."""
     if row.values is None:
         return Unreadable(row.place, row.problem)
