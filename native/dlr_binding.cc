@@ -7,28 +7,6 @@
 namespace bayestream {
 namespace {
 
-// Alg. 2, l. 4-5: the predicted W is chol^-1 z, with the factor of I + q s W1' W1; the expanded W~
-// is then turn Z, where turn = [chol^-1, 0; 0, I].
-struct Turn {
-  Index rank, rows;
-  Matrix root;  // (L, L)
-
-  Turn(Index rank, Index rows, const Matrix& drift) : rank(rank), rows(rows), root(rank * rank) {
-    for (Index i = 0; i < rank; ++i)
-      std::copy_n(drift.data() + i * rows, rank, root.data() + i * rank);
-    cholesky_of_identity_plus(root, rank);
-  }
-
-  // turn gram turn', from gram's lower triangle.
-  Matrix operator()(const Matrix& gram) const {
-    Matrix full = symmetric(gram, rows);
-    solve_lower(root, rank, full.data(), rows);
-    full = transposed(full, rows, rows);
-    solve_lower(root, rank, full.data(), rows);
-    return full;
-  }
-};
-
 // The small matrices between the two passes.
 struct Mixing {
   Matrix made;  // (L + M + 1, L + M): how the new rows, and below them the mean's step, are made of Z
@@ -38,25 +16,43 @@ struct Mixing {
 };
 
 Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scaled,
-              const Matrix& drift, const std::vector<double>& residual, double threshold) {
-  const Turn turned(rank, rows, drift);
-  // Alg. 3, l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v].
+              const Matrix& drift, const std::vector<double>& residual, double threshold,
+              const SmallKernels& small) {
+  // Alg. 3, l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v]. In terms of Z
+  // there is nothing to turn: turn' (I + turn S turn')^-1 [0; v] is (I + S + q s W1' W1)^-1 [0; v].
+  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] += drift[i];
   const auto [weights, in, root] = gain(
-      rank, rows, examples, residual, threshold, [&] { return turned(scaled); },
+      rank, rows, examples, residual, threshold, [&] { return scaled; },
       [&](const std::vector<double>& in) {
         weigh(in, rank, rows, plain);
         weigh(in, rank, rows, scaled);
       });
-  const std::vector<double> of_rows(weights.begin() + rank, weights.end());
   // l. 11-13: rotate W~ to its singular directions, largest first. Where one is dropped, the others
   // may be any of the same span: of a belief it makes no difference.
-  const Matrix gram = turned(plain);
-  Matrix made = rows == rank + 1 ? least_last(gram, rows) : eigenvectors(gram, rows);
-  made.insert(made.end(), weights.begin(), weights.end());
-  // From W~ back to Z: made turn, one column of it after another.
-  Matrix columns = transposed(made, rows + 1, rows);
-  solve_upper(turned.root, rank, columns.data(), rows + 1);
-  return {transposed(columns, rows, rows + 1), gram, of_rows, in};
+  double* const memory = scratch<double>(small.memory(rank, rows));
+  Matrix turn(rank * rank), gram(rows * rows), made((rows + 1) * rows);
+  small.turn(rank, rows, plain.data(), drift.data(), turn.data(), gram.data(), memory);
+  const auto whole = [&](Index i, Index j) {
+    return i < rank && j < rank ? turn[i * rank + j] : i == j ? 1.0 : 0.0;
+  };
+  if (rows == rank + 1) {
+    Matrix w(rows), turned(rows, 0.0);
+    small.least_last(rows, gram.data(), w.data(), memory);
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < rows; ++j) turned[j] += w[i] * whole(i, j);
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < rows; ++j) made[i * rows + j] = whole(i, j) - w[i] * turned[j];
+  } else {
+    Matrix v(rows * rows);
+    small.eigenvectors(rows, gram.data(), v.data(), memory);
+    for (Index i = 0; i < rows; ++i) {
+      for (Index k = 0; k < rank; ++k)
+        for (Index j = 0; j <= k; ++j) made[i * rows + j] += v[i * rows + k] * turn[k * rank + j];
+      std::copy_n(&v[i * rows + rank], rows - rank, &made[i * rows + rank]);
+    }
+  }
+  std::copy(weights.begin(), weights.end(), made.begin() + rows * rows);
+  return {std::move(made), std::move(gram), {weights.begin() + rank, weights.end()}, in};
 }
 
 // From this many numbers on, the kept rows, and the dropped ones, are turned among themselves so that
@@ -79,7 +75,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* known, const Real* r
   const std::vector<double> v(residual, residual + task.rows());
   if (!sound<Real>(plain) || !sound<Real>(scaled) || !sound<Real>(drift) || !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
-  Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold);
+  Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold, kernels.small);
   innovation.accept(mixed.weights.data(), task.rows(), mixed.trust);
   if (!std::isinf(threshold)) layers.weigh(mixed.trust);
   if (task.triangular) {
@@ -140,17 +136,16 @@ void spread(Task<Real> task, const Layers<Real>& layers, const Kernels<Real>& ke
   const Index rank = task.rank, columns = task.rows(), rows = rank + columns;
   task.blocks = layers.blocks.data();
   const auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
-  const Matrix gram = Turn(rank, rows, drift)(scaled);
-  Matrix root(rank * rank), half(rank * columns);
+  Matrix root(rank * rank), half(rank * columns);  // as in `mixing`, there is nothing to turn
   for (Index i = 0; i < rank; ++i) {
-    std::copy_n(gram.data() + i * rows, rank, root.data() + i * rank);
-    std::copy_n(gram.data() + i * rows + rank, columns, half.data() + i * columns);
+    for (Index j = 0; j <= i; ++j) root[i * rank + j] = scaled[i * rows + j] + drift[i * rows + j];
+    for (Index m = 0; m < columns; ++m) half[i * columns + m] = scaled[(rank + m) * rows + i];
   }
   cholesky_of_identity_plus(root, rank);
   solve_lower(root, rank, half.data(), columns);
   for (Index i = 0; i < columns; ++i)
     for (Index j = 0; j < columns; ++j) {
-      double sum = gram[(rank + i) * rows + rank + j];
+      double sum = scaled[(rank + std::max(i, j)) * rows + rank + std::min(i, j)];
       for (Index l = 0; l < rank; ++l) sum -= half[l * columns + i] * half[l * columns + j];
       out[i * columns + j] = static_cast<Real>(sum);
     }

@@ -39,11 +39,10 @@ inline void for_patches(const Task<Real>& task, Index part, Index parts, Index d
     const Index all = block.structured() ? block.inputs : block.outputs;
     const Index from = all * part / parts, to = all * (part + 1) / parts;
     if (!block.structured()) {
-      const Index tile = depth * width;
-      for (Index o = from; o < to; o += tile) {
-        const Index count = min(tile, to - o);
+      for (Index o = from; o < to; o += kTile) {
+        const Index count = min(kTile, to - o);
         visit(Patch{&block, 0, 1, o, count, padded(count), block.offset + o + count,
-                    min(tile, to - o - count)});
+                    min(kTile, to - o - count)});
       }
       continue;
     }
@@ -464,7 +463,7 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
 }  // namespace
 
 Kernels<REAL> BAYESTREAM_NAME(VARIANT, dlr, REAL)() {
-  return {gram_memory, gram, rotate_memory, rotate};
+  return {gram_memory, gram, rotate_memory, rotate, BAYESTREAM_NAME(VARIANT, small, REAL)()};
 }
 
 }  // namespace bayestream

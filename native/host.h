@@ -125,36 +125,47 @@ struct Layers {
   std::vector<std::vector<Real>> packed;
 
   // `layout` is inputs, outputs, layer by layer. Layers of fewer outputs than `least` would be
-  // visited in runs too short; their rows are written out.
+  // visited in runs too short; their rows are written out, neighbours' as one.
   Layers(ffi::Span<const std::int64_t> layout, const Real* activations, const Real* deltas,
          Index examples, Index columns, Index least) {
-    const Index layers = static_cast<Index>(layout.size()) / 2;
+    const Index layers = static_cast<Index>(layout.size()) / 2, rows = examples * columns;
     Index inputs = 0, outputs = 0;
     for (Index l = 0; l < layers; ++l) inputs += layout[2 * l], outputs += layout[2 * l + 1];
+    blocks.reserve(layers);
+    packed.reserve(2 * layers);
+    const auto written = [&](Index l) { return layout[2 * l] == 1 || layout[2 * l + 1] < least; };
     Index offset = 0;
-    for (Index l = 0; l < layers; ++l) {
-      const Index in = layout[2 * l], out = layout[2 * l + 1];
-      const bool written = in > 1 && out < least;
-      std::vector<Real> a, d;
-      for (Index n = 0; n < examples; ++n)
-        a.insert(a.end(), activations + n * inputs, activations + n * inputs + in);
-      const Index lines = written ? in : 1;
-      d.resize(examples * columns * lines * out);
-      for (Index m = 0; m < examples * columns; ++m)
-        for (Index i = 0; i < lines; ++i) {
-          const Real scale = written ? a[m / columns * in + i] : Real(1);
-          const Real* from = deltas + m * outputs;
-          Real* to = d.data() + (m * lines + i) * out;
-          for (Index o = 0; o < out; ++o) to[o] = scale * from[o];
+    for (Index l = 0, end; l < layers; l = end) {
+      Index size = layout[2 * l] * layout[2 * l + 1];
+      for (end = l + 1; written(l) && end < layers && written(end); ++end)
+        size += layout[2 * end] * layout[2 * end + 1];
+      const Index in = written(l) ? 1 : layout[2 * l], out = size / in;
+      std::vector<Real> a(examples * in, Real(1)), d(rows * out);
+      if (written(l)) {
+        Index at = 0;
+        for (Index k = l; k < end; ++k) {
+          const Index own = layout[2 * k + 1];
+          for (Index m = 0; m < rows; ++m)
+            for (Index i = 0; i < layout[2 * k]; ++i)
+              for (Index o = 0; o < own; ++o)
+                d[m * out + at + i * own + o] =
+                    activations[m / columns * inputs + i] * deltas[m * outputs + o];
+          at += layout[2 * k] * own;
+          activations += layout[2 * k];
+          deltas += own;
         }
-      if (written) a.assign(examples, Real(1));
+      } else {
+        for (Index n = 0; n < examples; ++n)
+          std::copy_n(activations + n * inputs, in, a.data() + n * in);
+        for (Index m = 0; m < rows; ++m) std::copy_n(deltas + m * outputs, out, d.data() + m * out);
+        activations += in;
+        deltas += out;
+      }
       packed.push_back(std::move(a));
       packed.push_back(std::move(d));
-      blocks.push_back({offset, written ? 1 : in, written ? in * out : out,
-                        packed[2 * l].data(), packed[2 * l + 1].data(), nullptr});
-      offset += in * out;
-      activations += in;
-      deltas += out;
+      const Real *first = packed[packed.size() - 2].data(), *second = packed.back().data();
+      blocks.push_back({offset, in, out, first, second, nullptr});
+      offset += size;
     }
   }
 

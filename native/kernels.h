@@ -13,6 +13,10 @@
 // Never a function of its own, which the linker would take from any one instruction set's object.
 #define BAYESTREAM_INLINE __attribute__((always_inline)) inline
 
+// What one instruction set's object calls its own: avx2_dlr_float.
+#define BAYESTREAM_JOIN(a, b, c) a##_##b##_##c
+#define BAYESTREAM_NAME(a, b, c) BAYESTREAM_JOIN(a, b, c)
+
 namespace bayestream {
 
 using Index = std::int64_t;
@@ -59,6 +63,20 @@ struct Grams {
 
 constexpr Index kTile = 256;  // parameters handled at once
 
+// What is made of the sums between the passes: matrices of a few dozen rows, (L + M, L + M) unless
+// another size is given, of which a lower triangle is read and all is written.
+struct SmallKernels {
+  Index (*memory)(Index rank, Index rows);  // how many numbers, for any of these
+  // Alg. 2, l. 4-5: the predicted W is turn z, where turn (L, L) is chol^-1, with the factor of
+  // I + q s W1' W1. Of the expanded W~, turn Z, the gram is turn Z Z' turn'.
+  void (*turn)(Index rank, Index rows, const double* plain, const double* drift, double* turn,
+               double* gram, double* memory);
+  // The eigenvectors of a gram (n, n), one a row, largest eigenvalue first.
+  void (*eigenvectors)(Index n, const double* gram, double* vectors, double* memory);
+  // w (n), such that the last row of I - w w' is the eigenvector of a gram's (n, n) least eigenvalue.
+  void (*least_last)(Index n, const double* gram, double* w, double* memory);
+};
+
 // One instruction set's versions of the passes. `memory` belongs to one thread.
 template <typename Real>
 struct Kernels {
@@ -67,6 +85,7 @@ struct Kernels {
   void (*gram)(const Task<Real>&, Index part, Index parts, Real* memory, const Grams&);
   Index (*rotate_memory)(const Task<Real>&);
   void (*rotate)(const Task<Real>&, Index part, Index parts, Real* memory);
+  SmallKernels small;
 };
 
 // The diagonal filters: a belief N(mu, diag(upsilon)^-1) is conditioned on rows G, and either the
@@ -138,6 +157,8 @@ struct ProductKernels {
 #define BAYESTREAM_VARIANT(name)                          \
   Kernels<float> name##_dlr_float();                      \
   Kernels<double> name##_dlr_double();                    \
+  SmallKernels name##_small_float();                      \
+  SmallKernels name##_small_double();                     \
   DiagonalKernels<float> name##_diagonal_float();         \
   DiagonalKernels<double> name##_diagonal_double();       \
   ConvolutionKernels<float> name##_convolution_float();   \

@@ -15,9 +15,11 @@ struct Directions {
 };
 
 // The largest singular directions of W~ = [U Lambda, G], from the Gram matrix of W~.
-Directions largest(const Matrix& gram, const std::vector<double>& scales, Index rows) {
+Directions largest(const Matrix& gram, const std::vector<double>& scales, Index rows,
+                   const SmallKernels& small) {
   const Index rank = static_cast<Index>(scales.size());
-  const Matrix v = eigenvectors(gram, rows);
+  Matrix v(rows * rows);
+  small.eigenvectors(rows, gram.data(), v.data(), scratch<double>(small.memory(rank, rows)));
   Directions found{std::vector<double>(rank), Matrix(rank * rows, 0.0)};
   for (Index i = 0; i < rank; ++i) {
     const double square = congruent(&v[i * rows], gram, 1, rows)[0];
@@ -84,7 +86,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* scales, double eta, 
       });
   innovation.accept(weights.data() + rank, task.rows(), in);
   Directions next = order ? replaced(symmetric(of_z, rows), lambda, rows, order)
-                          : largest(expanded(1.0), lambda, rows);
+                          : largest(expanded(1.0), lambda, rows, kernels.small);
   std::copy(next.scales.begin(), next.scales.end(), scales);
   for (Index i = 0; i < rows; ++i) next.made.push_back(weights[i] * scale(i) / eta);
   second_pass(task, layers, next.made, kernels, parts, run);

@@ -25,10 +25,16 @@ inline Index min(Index a, Index b) { return a < b ? a : b; }
 inline Index max(Index a, Index b) { return a > b ? a : b; }
 inline Index padded(Index count) { return (count + kWidth - 1) / kWidth * kWidth; }
 
+// By halves, which vectors add at once.
 inline double add_lanes(const Real* lanes) {
-  double total = 0;
-  for (Index w = 0; w < kWidth; ++w) total += lanes[w];
-  return total;
+  typedef double Wide __attribute__((vector_size(kWidth * sizeof(double))));
+  const Wide wide = __builtin_convertvector(load(lanes), Wide);
+  double sums[kWidth];
+  __builtin_memcpy(sums, &wide, sizeof(sums));
+#pragma GCC unroll 8
+  for (Index half = kWidth / 2; half > 0; half /= 2)
+    for (Index w = 0; w < half; ++w) sums[w] += sums[w + half];
+  return sums[0];
 }
 
 // sum_o w_o x_o y_o, and without w; many sums at once, since the order of one is fixed.
@@ -61,8 +67,5 @@ inline void clear(Real* out, Index begin, Index end) {
 }
 
 }  // namespace
-
-#define BAYESTREAM_JOIN(a, b, c) a##_##b##_##c
-#define BAYESTREAM_NAME(a, b, c) BAYESTREAM_JOIN(a, b, c)
 
 }  // namespace bayestream

@@ -4,7 +4,7 @@ A program of its own: it imports everything once and forks before JAX has a thre
 costs a second. Most lives end soon after their first checkpoint, some before it. Prints how many
 were killed, and how many runs they made up.
 
-    python killed.py library|cli|growing FOLDER KILLS SEED
+    python killed.py library|cli|growing|keyed FOLDER KILLS SEED
 """
 
 import contextlib
@@ -69,6 +69,16 @@ def write_growing_table(path: Path) -> None:
     path.write_text("\n".join(["size,place,y", *rows]) + "\n")
 
 
+def write_keyed_table(path: Path) -> None:
+    """Sensors that keep coming, a row without one here and there."""
+    rng = np.random.default_rng(0)
+    sensor = rng.integers(1 + np.arange(STEPS) // 20)
+    size = rng.normal(size=STEPS)
+    rows = [f"sensor {n},{a:.3f},{n * a:.3f}" for n, a in zip(sensor, size, strict=True)]
+    rows[11::50] = [f",{a:.3f},1" for a in size[11::50]]
+    path.write_text("\n".join(["sensor,size,y", *rows]) + "\n")
+
+
 def cli(folder: Path, table: str = "table.csv", *more: object) -> None:
     from bayestream.cli.main import application
 
@@ -80,6 +90,10 @@ def cli(folder: Path, table: str = "table.csv", *more: object) -> None:
 
 def growing(folder: Path) -> None:
     cli(folder, "growing.csv", "--head", 50)
+
+
+def keyed(folder: Path) -> None:
+    cli(folder, "keyed.csv", "--head", 50, "--key", "sensor", "--pooled")
 
 
 def live(run: Callable[[Path], None], folder: Path, before: float, after: float) -> bool:
@@ -119,12 +133,13 @@ def _live(run: Callable[[Path], None], folder: Path, writer: int) -> None:
 
 
 def main(kind: str, folder: Path, kills: int, seed: int) -> None:
-    run = {"library": library, "cli": cli, "growing": growing}[kind]
+    run = {"library": library, "cli": cli, "growing": growing, "keyed": keyed}[kind]
     random.seed(seed)
     folder.mkdir()
     learner()  # imports, but begins nothing
     write_table(folder / "table.csv")
     write_growing_table(folder / "growing.csv")
+    write_keyed_table(folder / "keyed.csv")
     importlib.import_module("bayestream.running" if kind == "library" else "bayestream.cli.main")
     assert live(run, folder / "whole", 3600, 3600)
     killed, runs = 0, 0

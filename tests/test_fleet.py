@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -184,8 +185,11 @@ def test_a_fleet_of_another_learner_is_refused(tmp_path):
         bs.checkpoint.load(tmp_path / "fleet.safetensors", other)
     with pytest.raises(ValueError, match="pooled must be as it was when the fleet began"):
         bs.fleet(LEARNER, fleet.state, pooled=True)
+    for state in (START, fleet.state):
+        with pytest.raises(ValueError, match="state must come from this learner's init"):
+            bs.fleet(other, state)
     with pytest.raises(ValueError, match="state must come from this learner's init"):
-        bs.fleet(other, START)
+        bs.run(LEARNER, fleet.state, (np.ones((1, 2)), np.ones((1, 1))))
 
 
 def test_what_cannot_be_is_refused_in_a_sentence_and_nothing_is_learnt():
@@ -265,8 +269,38 @@ def test_with_a_key_every_forecast_has_it_and_a_run_in_parts_is_one_run(table, t
     refused = run(table, tmp_path / "part", code=1)
     assert "--key must be sensor, as in" in refused
     assert "got left out" in refused
-    refused = call("predict", "--checkpoint", tmp_path / "part" / "saved", "--data", table, code=1)
-    assert "--checkpoint must be of a run without --key" in refused
+    refused = run(table, tmp_path / "part", "--key", "sensor", "--set", "drift=1e-3", code=1)
+    assert "--set must be left out, as in" in refused
+    refused = run(table, tmp_path / "part", "--key", "sensor", "--pooled", code=1)
+    assert "--pooled must be False, as in" in refused
+
+
+@pytest.mark.parametrize("pooled", [pytest.param((), marks=pytest.mark.slow), ("--pooled",)])
+def test_predict_forecasts_each_row_by_the_learner_of_its_key(table, tmp_path, pooled):
+    lines = table.read_text().splitlines()
+    once, saved = tmp_path / "once", tmp_path / "once" / "saved"
+    run(table, once, "--key", "sensor", *pooled, "--limit", 200)
+    new = tmp_path / "new.csv"
+    new.write_text("\n".join([lines[0], "s0,1,2,3", "s2,1,2,3", "new,1,2,3", ",1,2,3"]) + "\n")
+    said = call("predict", "--checkpoint", saved, "--data", new, "--out", tmp_path / "out")
+    assert "column sensor: the key is missing" in said
+    found = list(csv.DictReader((tmp_path / "out" / "forecasts.csv").open()))
+    assert [row["key"] for row in found] == ["s0", "s2", "new"]
+    assert len({row["forecast"] for row in found}) == 3
+    assert "which has a learner of its own" in (tmp_path / "out" / "forecasts.json").read_text()
+    for line, forecast in zip(["s0,1,2,3", "new,1,2,3"], found[::2], strict=True):
+        # The very one that the run makes, if such a row comes next.
+        folder = tmp_path / line[:2]
+        shutil.copytree(once, folder)
+        longer = folder / table.name
+        longer.write_text("\n".join([*lines[:201], line]) + "\n")
+        run(longer, folder, "--key", "sensor", *pooled)
+        *_, last = csv.DictReader((folder / "out" / "forecasts.csv").open())
+        columns = last.keys() - {"place"}
+        assert {name: last[name] for name in columns} == {name: forecast[name] for name in columns}
+    new.write_text("a,b,y\n1,2,3\n")
+    refused = call("predict", "--checkpoint", saved, "--data", new, code=1)
+    assert "sensor is not there" in refused
 
 
 def test_a_key_that_cannot_be_is_refused(table, tmp_path):

@@ -60,7 +60,11 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_belief_of_an_unbroke
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "rows", "files"),
-    [("cli", 400 - 8, ["out/skipped.csv"]), ("growing", 400, ["out/forecasts.json"])],
+    [
+        ("cli", 400 - 8, ["out/skipped.csv"]),
+        ("growing", 400, ["out/forecasts.json"]),
+        ("keyed", 400 - 8, ["out/skipped.csv", "out/forecasts.json"]),
+    ],
 )
 def test_the_command_line_when_killed_writes_every_row_once(tmp_path, kind, rows, files):
     whole, *others = killed(kind, tmp_path / "runs", 60)
@@ -69,6 +73,8 @@ def test_the_command_line_when_killed_writes_every_row_once(tmp_path, kind, rows
         for name in ("out/forecasts.csv", "saved/scores.f64", *files):
             assert (other / name).read_bytes() == (whole / name).read_bytes()
         assert_same(last(whole), last(other))
-    sizes, began = (last(whole).header["notes"][name] for name in ("sizes", "began"))
-    grown = kind == "growing"
-    assert ([sizes[0] > 2 * began[0], sizes[-1] > began[-1]]) == [grown, grown]
+    header = last(whole).header
+    assert len(header.get("fleet", {"keys": ()})["keys"]) == (20 if kind == "keyed" else 0)
+    sizes, began = header["notes"]["sizes"], header["notes"]["began"]
+    grown = began is not None and [sizes[0] > 2 * began[0], sizes[-1] > began[-1]]
+    assert grown == {"cli": [False] * 2, "growing": [True] * 2, "keyed": False}[kind]

@@ -21,7 +21,7 @@ from bayestream.cli.resume import newest, run_notes
 from bayestream.cli.sidecar import checked_level, describe
 from bayestream.cli.sources import Source, of_encoder
 from bayestream.cli.writers import record
-from bayestream.running import Records, checkpoint
+from bayestream.running import FleetState, Records, checkpoint
 from bayestream.running.chunks import padded
 from bayestream.streams import files
 from bayestream.streams.detection import Like
@@ -29,7 +29,7 @@ from bayestream.streams.dialects import Dialect, Format
 from bayestream.streams.encoder import Encoded, Encoder
 from bayestream.streams.files import HEAD, How, Row
 from bayestream.streams.plans import Plan
-from bayestream.streams.tables import Unreadable, stacked
+from bayestream.streams.tables import Unreadable, encoded_row, stacked
 from bayestream.streams.tally import Tally
 from bayestream.types import Array, Estimator, Example, State
 
@@ -63,6 +63,8 @@ def predict(
     categories of the run's rows and its own. The target may be missing, or its column; where it is
     there, forecasts are scored. A file with the columns of the run's is read as those were written,
     any other as its first lines say; how that is, is printed, and options say otherwise.
+    After a run with --key, each row is forecast by the learner of its key; of a key that has not
+    come yet, by what its learner would begin with.
 
     **Examples:**
 
@@ -76,8 +78,6 @@ def predict(
     notes = run_notes(file)
     if notes["plan"] is None:
         raise ValueError(f"--checkpoint must be of a run on a table, got {file.path}.")
-    if notes["call"].get("key"):
-        raise ValueError(f"--checkpoint must be of a run without --key, got {file.path}.")
     level = checked_level(notes["call"]["level"] if level is None else level)
     given = Format(separator, quote, decimal, thousands, header, encoding)
     source = _opened(notes, data, given, ignore or ())
@@ -85,12 +85,13 @@ def predict(
     make = partial(learners.learner, source, chosen=chosen, began=notes["began"])
     belief = Growing(make, notes["sizes"], seed=notes["call"]["seed"])
     belief.state = checkpoint.filled(file, belief.learner).state
+    of_fleet = isinstance(belief.state, FleetState)
+    forecasts = _OfFleet(belief.learner, belief.state) if of_fleet else _Forecasts(belief)
     console = Screen(as_json)
     console.lines(
         [*(source.plan.files if source.plan else ()), f"{chosen.method}, from {file.path}"]
     )
     journal = journal_for(source, _BLOCK, out, learners.drifts(chosen), level=level)
-    forecasts = _Forecasts(belief)
     with journal:
         describe(out, source, journal.header, level)
         rows = INTERRUPTS.until(source.rows)
@@ -121,37 +122,41 @@ def _opened(notes: Mapping[str, Any], data: str, given: Format, ignore: Sequence
     with INTERRUPTS.waiting(), reading.named_as_options():
         rows = files.read(data, How(given.checked(), HEAD, dialects, like))
         first = [*islice(rows, 1)]  # by now it is known how they are written
+    key = notes["call"].get("key") or ""
+    needed = [*columns, *([key] if key else [])]
     known = {*columns, encoder.target, *notes["encoder"]["options"]["ignore"]}
-    items = _encoded(notes["encoder"], encoder.tally, chain(first, rows), columns, known, ignore)
+    given_rows = _checked(chain(first, rows), needed, known, ignore)
+    items = _encoded(notes["encoder"], encoder.tally, given_rows, key or None)
     named = plan.target._replace(classes=tuple(encoder.classes))
-    return of_encoder(items, encoder, plan._replace(dialects=dialects, target=named))
+    plan = plan._replace(dialects=dialects, target=named)
+    return of_encoder(items, encoder, plan)._replace(key=key)
 
 
-def _encoded(
-    saved: Mapping[str, Any],
-    tally: Tally,
-    rows: Iterable[Row],
-    columns: Sequence[str],
-    known: Collection[str],
-    ignore: Sequence[str],
-) -> Iterator[Encoded | Unreadable]:
-    """Each row as if it came next: by an encoder of its own, with one tally for all."""
+def _checked(
+    rows: Iterable[Row], needed: Sequence[str], known: Collection[str], ignore: Sequence[str]
+) -> Iterator[Row]:
+    """Rows without what is ignored; the first must have the columns that the run has had."""
     checked = False
     for row in rows:
         if row.values is None:
-            yield Unreadable(row.place, row.problem)
+            yield row
             continue
         values = {name: value for name, value in row.values.items() if name not in ignore}
         if not checked:
             # A JSON object may be without what is missing.
-            _check_columns(set(values), set(columns if row.header else ()), set(known))
+            _check_columns(set(values), set(needed if row.header else ()), set(known))
             checked = True
+        yield row._replace(values=values)
+
+
+def _encoded(
+    saved: Mapping[str, Any], tally: Tally, rows: Iterable[Row], key: str | None
+) -> Iterator[Encoded | Unreadable]:
+    """Each row as if it came next: by an encoder of its own, with one tally for all."""
+    for row in rows:
         encoder = Encoder.from_json(saved)
         encoder.tally = tally
-        try:
-            yield encoder.encode(values, row.place, row.numbers)
-        except ValueError as error:
-            yield Unreadable(row.place, str(error))
+        yield encoded_row(encoder, row, key)
 
 
 def _check_columns(names: set[str], expected: set[str], known: set[str]) -> None:
@@ -197,6 +202,36 @@ class _Forecasts:
     def _one_step(self) -> tuple[Estimator, State]:
         learner = self._belief.learner
         return learner, jax.jit(learner.predict)(self._belief.state)
+
+
+class _OfFleet:
+    """The beliefs of a fleet, whose networks do not grow: each row is forecast by its own."""
+
+    def __init__(self, learner: Estimator, state: FleetState) -> None:
+        self._learner = learner
+        self._numbers = {key: number for number, key in enumerate(state.keys)}
+        begin = state.start if state.pool is None else state.pool
+        # The last one is of all keys that have not come yet.
+        self._beliefs = jax.tree.map(
+            lambda each, one: np.concatenate([each, np.asarray(one)[None]]), state.learners, begin
+        )
+
+    def of(self, rows: Sequence[Encoded], source: Source) -> Records:
+        """Each row's forecast depends on no other row."""
+        numbers = [self._numbers.get(str(row.key), len(self._numbers)) for row in rows]
+        xs = stacked(rows, source.task, source.inputs).examples.x
+        own = jax.tree.map(lambda beliefs: beliefs[np.array(numbers)], self._beliefs)
+        values = _of_own(self._learner, *padded((own, xs), _BLOCK))
+        return Records(jax.tree.map(lambda each: np.asarray(each)[: len(rows)], values))
+
+
+@partial(jax.jit, static_argnums=0)
+def _of_own(learner: Estimator, states: State, xs: Array) -> Any:
+    def one(given: tuple[State, Array]) -> Any:
+        state, x = given
+        return record(learner, learner.predict(state), Example(x, 0.0))
+
+    return jax.lax.map(one, (states, xs))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -156,7 +156,8 @@ class Fleet:
         size: int,
     ) -> tuple[Any, Any]:
         before = len(self)
-        numbers = np.array([self._numbers.setdefault(name, len(self)) for name in names], int)
+        known = self._numbers
+        numbers = np.array([known.setdefault(name, len(known)) for name in names], int)
         self._stacks.room(len(self), self._start)
         self._rows = np.concatenate([self._rows, np.zeros(len(self) - len(self._rows), int)])
         if self._pool is not None:

@@ -31,20 +31,19 @@ def with_keys(
 
 
 def _sifted(chunk: Chunk, keys: Sequence[Any]) -> tuple[Chunk, list[Name]]:
+    """The chunk's rows that have a key, and their keys."""
     good, positions, bad = chunk
-    names = [name_of(keys[position]) for position in positions]
+    names = [name_of(keys[position]) for position in positions.tolist()]
+    prompt = np.asarray(good.delay) == 0
+    keep = prompt & np.array([name is not None for name in names], bool)
     bad = bad + [
-        Skipped(int(position), f"delay must be 0 in a fleet, got {delay}.")
-        for position, delay in zip(positions, good.delay, strict=True)
-        if delay
-    ]
-    bad = bad + [
-        Skipped(
-            int(position), f"its key must be a string or a whole number, got {keys[position]!r}."
+        Skipped(int(positions[row]), f"delay must be 0 in a fleet, got {good.delay[row]}.")
+        if not prompt[row]
+        else Skipped(
+            int(positions[row]),
+            f"its key must be a string or a whole number, got {keys[positions[row]]!r}.",
         )
-        for position, name in zip(positions, names, strict=True)
-        if name is None
+        for row in np.flatnonzero(~keep)
     ]
-    keep = np.array([n is not None and not d for n, d in zip(names, good.delay, strict=True)], bool)
     rows = Chunk(Example(*(field[keep] for field in good)), positions[keep], bad)
-    return rows, [name for name, kept in zip(names, keep, strict=True) if name is not None and kept]
+    return rows, [name for name, kept in zip(names, keep, strict=True) if kept and name is not None]

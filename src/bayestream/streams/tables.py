@@ -91,7 +91,7 @@ def prepared(
         plan = _planned(held, first, wishes, target, task, key, how)
         rows = chain(held, rows)
     encoder = plan.encoder()
-    return Prepared(encoder, _encode_all(encoder, rows, key), plan)
+    return Prepared(encoder, (encoded_row(encoder, row, key) for row in rows), plan)
 
 
 def _planned(
@@ -189,20 +189,17 @@ def stacked(rows: Sequence[Encoded], task: Task, inputs: int) -> Stream:
     return Stream(Example(x, y if task == "classification" else y[:, None]))
 
 
-def _encode_all(
-    encoder: Encoder, rows: Iterable[Row], key: str | None
-) -> Iterator[Encoded | Unreadable]:
-    for row in rows:
-        if row.values is None:
-            yield Unreadable(row.place, row.problem)
-            continue
-        try:
-            whose = None if key is None else name_of(row.values.get(key))
-            if key is not None and whose is None:
-                raise ValueError(f"column {key}: the key is missing")
-            yield encoder.encode(row.values, row.place, row.numbers)._replace(key=whose)
-        except ValueError as error:
-            yield Unreadable(row.place, str(error))
+def encoded_row(encoder: Encoder, row: Row, key: str | None) -> Encoded | Unreadable:
+    """A row in numbers, with its key if a column has one; or why it cannot be read."""
+    if row.values is None:
+        return Unreadable(row.place, row.problem)
+    try:
+        whose = None if key is None else name_of(row.values.get(key))
+        if key is not None and whose is None:
+            raise ValueError(f"column {key}: the key is missing")
+        return encoder.encode(row.values, row.place, row.numbers)._replace(key=whose)
+    except ValueError as error:
+        return Unreadable(row.place, str(error))
 
 
 def _held_back(rows: Iterator[Row], number: int) -> tuple[list[Row], Head]:
