@@ -66,6 +66,11 @@ def sharded(
         raise ValueError(f"make must be one of {names} to be divided over devices, got {name}.")
     check_made_by("mesh", mesh, Mesh, "jax.make_mesh")
     split.check_divisible(model)
+    if settings.get("rank") == model.size:  # an axis of so many would be taken for the weights
+        raise ValueError(
+            f"rank must be below {model.size} (the number of parameters) to be divided over "
+            f"devices, got {model.size}."
+        )
     mesh = Mesh(mesh.devices.reshape(-1), (AXIS,))
     part, whole = split.share(model, mesh.size), split.whole(model, mesh)
     learner = make(part, likelihood, **settings)
@@ -121,11 +126,11 @@ def gathered(learner: Estimator, state: State) -> State:
     >>> forecast = bs.predictive.probit(bs.vdekf(model, likelihood), state, jax.numpy.ones(2))
     """
     check_state(learner, state)
+    flat = jnp.vectorize(partial(_flat, learner), signature="(n)->(m)")
 
     def ordinary(leaf: Array) -> Array:
         leaf = jnp.asarray(np.asarray(leaf))
-        along = leaf.shape[-1:] == (learner.model.size,)
-        return jnp.vectorize(partial(_flat, learner), signature="(n)->(m)")(leaf) if along else leaf
+        return flat(leaf) if leaf.shape[-1:] == (learner.model.size,) else leaf
 
     return jax.tree.map(ordinary, state)
 
@@ -141,23 +146,25 @@ def scattered(learner: Estimator, state: State) -> State:
     >>> learner.mean(state).sharding.spec
     P('weights',)
     """
-    whole = jax.eval_shape(learner.model.init, jax.random.key(0))
-    # The parameters in their order, without dead ones, are a linear function of those that lie
-    # divided; its transpose leads back, and leaves zeros where dead ones are.
-    size = jax.eval_shape(partial(_flat, learner), whole)
-    back = jax.linear_transpose(partial(_flat, learner), whole)
-    alive = back(jnp.ones(size.shape, size.dtype))[0] > 0
+    flat = partial(_flat, learner)
+    ours = jax.eval_shape(learner.model.init, jax.random.key(0))
+    ordinary = jax.eval_shape(flat, ours)
+    # The transpose leads back, with zeros where dead rows are: there the first state's go.
+    back = jax.linear_transpose(flat, ours)
+    alive = back(jnp.ones(ordinary.shape, ordinary.dtype))[0] > 0
 
-    def divided(first: Array, leaf: Array) -> Array:
+    def filled(leaf: Array) -> Array:
         leaf = jnp.asarray(np.asarray(leaf))
-        if leaf.shape[-1:] != size.shape:
-            return jax.device_put(leaf, first.sharding)
-        filled = jnp.vectorize(lambda v: back(v)[0], signature="(m)->(n)")(leaf)
-        return jax.device_put(jnp.where(alive, filled, first), first.sharding)
+        along = leaf.shape[-1:] == ordinary.shape
+        return jnp.vectorize(lambda v: back(v)[0], signature="(m)->(n)")(leaf) if along else leaf
 
-    scattered = jax.tree.map(divided, learner.init(jax.random.key(0)), state)
-    check_state(learner, scattered)
-    return scattered
+    def placed(first: Array, leaf: Array) -> Array:
+        along = leaf.shape[-1:] == ours.shape
+        return jax.device_put(jnp.where(alive, leaf, first) if along else leaf, first.sharding)
+
+    state = jax.tree.map(filled, state)
+    check_state(learner, state)
+    return jax.tree.map(placed, learner.init(jax.random.key(0)), state)
 
 
 _ROWS = PartitionSpec(None, AXIS)  # how vectors (n, P) lie
@@ -170,6 +177,6 @@ def _along(fewer: Any, more: Any) -> PartitionSpec:
 
 
 def _flat(learner: Estimator, params: Array) -> Array:
-    """The parameters of the ordinary network, in its order."""
+    """The parameters in the ordinary network's order, without dead ones: a linear function."""
     parts = learner.model.unravel(params)
     return jnp.concatenate([part.reshape(-1) for pair in parts for part in pair])

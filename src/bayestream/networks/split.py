@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from bayestream.networks.shards import AXIS, total
 from bayestream.types import Array, Key, Layer, Layered, Linearized, Model
@@ -117,17 +117,22 @@ def whole(model: Model, mesh: Mesh) -> Model:
 
 
 def ravel(model: Model, mesh: Mesh, parts: Any) -> Array:
-    """The layers (kernel, bias) of `model` as one array (D·P_own,) divided over the mesh."""
-    devices = mesh.size
-    along = NamedSharding(mesh, EACH)
-    shares: list[Array] = []
-    for (kernel, bias), layer, count in zip(
-        parts, model.layers, _rows(model.layers, devices), strict=True
-    ):
-        filled = jnp.pad(kernel, ((0, count * devices - layer.inputs), (0, 0)))
-        filled = jax.lax.with_sharding_constraint(filled, along).at[layer.inputs].set(bias)
-        shares.append(filled.reshape(devices, -1))
-    return jax.lax.with_sharding_constraint(jnp.concatenate(shares, axis=1).reshape(-1), along)
+    """The layers (kernel, bias) of `model` as one array (D·P_own,) divided over the mesh.
+
+    Under jit, of weights that are drawn every device makes its own.
+    """
+    counts = _rows(model.layers, mesh.size)
+    filled = [
+        jnp.pad(kernel, ((0, count * mesh.size - layer.inputs), (0, 0))).at[layer.inputs].set(bias)
+        for (kernel, bias), layer, count in zip(parts, model.layers, counts, strict=True)
+    ]
+    joined = jax.shard_map(
+        lambda *own: jnp.concatenate([kernel.reshape(-1) for kernel in own]),
+        mesh=mesh,
+        in_specs=EACH,
+        out_specs=EACH,
+    )
+    return joined(*filled)
 
 
 def _rows(layers: tuple[Layer, ...], devices: int) -> list[int]:
