@@ -172,7 +172,7 @@ def forecasts(mesh):
     draws = ours.sample(state, key, 5)
     outputs = [[plain.model.apply(draw[where], each) for draw in draws] for each in x]
     of_draws = bs.predictive.monte_carlo(ours, state, x, key, samples=5)
-    found["monte_carlo"] = distance(outputs, of_draws.outputs)
+    found["monte_carlo"] = distance(outputs, of_draws.draws)
     rows = np.random.default_rng(1).normal(size=(3, len(where)))
     wide = np.zeros((3, ours.model.size))
     wide[:, where] = rows
@@ -195,6 +195,8 @@ def forecasts(mesh):
 
 def main(dtype, *names):
     jax.config.update("jax_enable_x64", dtype == "float64")
+    # Devices that are threads of one pool may wait for each other's programs without end.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     mesh = jax.make_mesh((4,), ("devices",))
     whole = {"quick": quick, "forecasts": forecasts}
     found = {n: whole[n](mesh) if n in whole else case(n, mesh)[0] for n in names}
