@@ -90,9 +90,8 @@ def _plain_svd(
     W = belief.scales[:, None] * belief.basis
     V = directions(dlr.joint_gram(W, trusted, jnp.ones_like(mean)))
     rotated = dlr.mix(W, trusted, V[: len(W)])
-    scales = jnp.sqrt(
-        total(jnp.sum(rotated**2, axis=1))
-    )  # λ: as V is orthogonal, these are singular values
+    # λ: as V is orthogonal, these are singular values
+    scales = jnp.sqrt(total(jnp.sum(rotated**2, axis=1)))
     return SphericalGaussian(mean, belief.precision, scales, _unit(rotated, scales)), innovation
 
 
