@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import pytest
@@ -66,6 +68,24 @@ def test_every_method_is_the_same_on_four_devices(dtype):
 def test_all_forecasts_and_covariances_are_the_same_on_four_devices():
     found = on_four("float64", "forecasts")["forecasts"]
     assert max(found.values()) < CLOSE["float64"], found
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_belief():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    script = Path(__file__).with_name("two_hosts.py")
+    each = [
+        subprocess.Popen(
+            [sys.executable, script, address, process], stdout=subprocess.PIPE, text=True
+        )
+        for process in "01"
+    ]
+    for process in each:
+        *_, devices, difference = process.communicate(timeout=300)[0].split()
+        assert devices == "2"
+        assert float(difference) < CLOSE["float64"]
 
 
 @pytest.mark.parametrize(

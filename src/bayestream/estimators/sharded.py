@@ -98,6 +98,7 @@ def sharded(
     update, update_batch = (
         over(function, specs, ALL, ALL, ALL) for function in (learner.update, learner.update_batch)
     )
+    spread = over(lambda state, a, deltas: of(state, Rows(a, deltas)), ALL, _ROWS, ALL)
 
     @partial(jax.jit, static_argnums=2)
     def sample(state: State, key: Key, count: int) -> Array:
@@ -110,7 +111,7 @@ def sharded(
         update=lambda state, x, y, key=None: update(state, x, y, key),
         update_batch=lambda state, xs, ys, key=None: update_batch(state, xs, ys, key),
         covariance_between=over(between, ALL, _ROWS),
-        covariance_of=over(of, ALL, Rows((_ROWS,) * len(model.layers), (ALL,) * len(model.layers))),
+        covariance_of=lambda state, rows: spread(state, *rows),
         sample=sample,
     )
 
@@ -126,6 +127,8 @@ def gathered(learner: Estimator, state: State) -> State:
     >>> forecast = bs.predictive.probit(bs.vdekf(model, likelihood), state, jax.numpy.ones(2))
     """
     check_state(learner, state)
+    if not all(getattr(leaf, "is_fully_addressable", True) for leaf in jax.tree.leaves(state)):
+        raise ValueError("state must lie on devices of this host alone to be gathered.")
     flat = jnp.vectorize(partial(_flat, learner), signature="(n)->(m)")
 
     def ordinary(leaf: Array) -> Array:
