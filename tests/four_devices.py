@@ -156,7 +156,8 @@ def quick(mesh):
     found["draws"] = distance(draws_by_hand(ours, state, key, 3), draws[:, places(ours)])
     everywhere = jax.sharding.NamedSharding(state.belief.base.mean.sharding.mesh, jax.P())
     gather = jax.jit(ours.mean, out_shardings=everywhere).lower(state).compile()
-    return {**found, "gathered": sent(gather)}
+    first = ours.init.lower(key).compile()
+    return {**found, "gathered": sent(gather), "drawn": sent(first)}
 
 
 def forecasts(mesh):

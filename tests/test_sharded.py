@@ -50,6 +50,7 @@ def test_four_devices_have_the_belief_of_one_and_send_each_other_small_sums_alon
     assert_the_same(found, "float64")
     assert found["draws"] < CLOSE["float64"]  # from dense matrices and each device's own noise
     assert_little_travels(found)
+    assert_little_travels({**found, "sent": found["drawn"]})  # every device draws its own weights
     with pytest.raises(AssertionError):  # a mean that is gathered is found out
         assert_little_travels({**found, "sent": found["gathered"]})
 

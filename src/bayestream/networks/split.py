@@ -33,7 +33,7 @@ def share(model: Model, devices: int) -> Model:
 
     Its parameters are the device's own; inputs, outputs and deltas are the same on all. A forward
     pass sums each layer's outputs over the devices, a backward pass its inputs' derivatives. Its
-    `size` is still that of the whole network, and it has no `init`: see `whole`.
+    `size` and `init` are still those of the ordinary network.
     """
     activation, layers = model.activation, model.layers
     assert activation is not None
@@ -43,15 +43,12 @@ def share(model: Model, devices: int) -> Model:
         activations: list[Array] = []
         kernels = _kernels(params, layers, counts)
         for index, (layer, kernel, count) in enumerate(zip(layers, kernels, counts, strict=True)):
-            inputs = layer.scale * x
             one = jnp.ones(1, x.dtype)
             dead = jnp.zeros(count * devices - layer.rows, x.dtype)
-            everyone = jnp.concatenate([inputs, one, dead])
-            mine = jax.lax.dynamic_slice_in_dim(
-                everyone, jax.lax.axis_index(AXIS) * count, count, axis=0
-            )
-            activations.append(mine)
-            x = total(mine @ kernel)
+            of_all = jnp.concatenate([layer.scale * x, one, dead])
+            first = jax.lax.axis_index(AXIS) * count
+            activations.append(jax.lax.dynamic_slice_in_dim(of_all, first, count))
+            x = total(activations[-1] @ kernel)
             x = x if taps is None else x + taps[index]
             x = activation(x) if index < len(layers) - 1 else x
         return x, tuple(activations)
