@@ -54,6 +54,8 @@ class Model(NamedTuple):
     # vector, and a function from ∂/∂η (C,) to the layers' deltas (outputs_l,); see `rows.Rows`.
     linearize: Callable[[Array, Array], Linearized]
     layers: tuple[Layer, ...] = ()  # where its dense layers lie
+    # What comes between the layers, where these, one after another, are all there is
+    activation: Callable[[Array], Array] | None = None
 
 
 class Likelihood(NamedTuple):

@@ -27,6 +27,7 @@ from bayestream.estimators.lofi_spherical import lofi_spherical, orthogonal, svd
 from bayestream.estimators.lrvga import LRVGA_SPACE, lrvga
 from bayestream.estimators.orfit import orfit
 from bayestream.estimators.replay_sgd import DESCENT_SPACE, average, ogd, replay_sgd, total
+from bayestream.estimators.sharded import gathered, scattered, sharded
 from bayestream.estimators.slang import SLANG_SPACE, slang
 from bayestream.estimators.spaces import Space
 from bayestream.estimators.vdekf import vdekf
@@ -105,6 +106,7 @@ __all__ = [
     "fcekf",
     "fdekf",
     "forward_kl",
+    "gathered",
     "ggt",
     "grow",
     "hilofi",
@@ -121,6 +123,8 @@ __all__ = [
     "orthogonal",
     "replay_sgd",
     "reverse_kl",
+    "scattered",
+    "sharded",
     "slang",
     "steady_state",
     "svd",

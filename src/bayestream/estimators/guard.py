@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from bayestream.gaussians.innovation import Innovation
 from bayestream.likelihoods.evolving import Kind
+from bayestream.networks.shards import everywhere
 from bayestream.types import Array, Estimator, Likelihood
 
 State = TypeVar("State")
@@ -81,7 +82,7 @@ def _parts(state: Any) -> dict[str, str]:
 
 def checked(after: Any, before: Any, innovation: Innovation) -> tuple[Any, Innovation]:
     """A conditioned belief, or where that is not finite the one before, and nothing learnt."""
-    sound = is_finite(after)
+    sound = everywhere(is_finite(after))
     belief = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
     return belief, innovation._replace(weights=jnp.where(sound, innovation.weights, jnp.nan))
 

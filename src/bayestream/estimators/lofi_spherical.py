@@ -19,6 +19,7 @@ from bayestream.gaussians.spherical import SphericalGaussian
 from bayestream.networks import rows
 from bayestream.networks.linearize import Observation
 from bayestream.networks.rows import Rows
+from bayestream.networks.shards import total
 from bayestream.types import (
     Array,
     Estimator,
@@ -89,7 +90,8 @@ def _plain_svd(
     W = belief.scales[:, None] * belief.basis
     V = directions(dlr.joint_gram(W, trusted, jnp.ones_like(mean)))
     rotated = dlr.mix(W, trusted, V[: len(W)])
-    scales = jnp.linalg.norm(rotated, axis=1)  # λ: as V is orthogonal, these are singular values
+    # λ: as V is orthogonal, these are singular values
+    scales = jnp.sqrt(total(jnp.sum(rotated**2, axis=1)))
     return SphericalGaussian(mean, belief.precision, scales, _unit(rotated, scales)), innovation
 
 
@@ -101,8 +103,8 @@ def _plain_orthogonal(
     def visit(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         scales, basis = carry
         column = rows.combine(trusted, jax.nn.one_hot(order[i], order.size, dtype=basis.dtype))
-        v = column - (basis @ column) @ basis
-        length = jnp.linalg.norm(v)
+        v = column - total(basis @ column) @ basis
+        length = jnp.sqrt(total(jnp.sum(v**2)))
         k = jnp.argmin(scales)
         replace = length > scales[k]
         basis = basis.at[k].set(jnp.where(replace, _unit(v, length), basis[k]))
@@ -153,7 +155,7 @@ def lofi_spherical(
     check_rank(rank, model.size)
 
     def start(mean: Array, eta: Array) -> SphericalGaussian:
-        basis = jnp.zeros((rank, model.size), mean.dtype)
+        basis = jnp.zeros((rank, mean.size), mean.dtype)
         return SphericalGaussian(mean, eta, jnp.zeros(rank, mean.dtype), basis)
 
     def update(

@@ -18,7 +18,15 @@ from bayestream.decisions.policies import Policy
 from bayestream.evaluation import Results
 from bayestream.experiments import lines, pictures
 from bayestream.experiments.nouns import Experiment, Rows, Scale, Series
-from bayestream.experiments.verdicts import Claim, Judgement, Verdict, at_most, best, losses
+from bayestream.experiments.verdicts import (
+    Claim,
+    Judgement,
+    Verdict,
+    at_most,
+    best,
+    losses,
+    standard_error,
+)
 from bayestream.networks import models
 from bayestream.types import Likelihood
 
@@ -158,7 +166,7 @@ def _earned(results: Results, world: str, line: str) -> tuple[float, float] | No
     if len(found) < 2:
         return None
     totals = STEPS - np.array([*found.values()])
-    return float(np.mean(totals)), float(np.std(totals, ddof=1) / np.sqrt(len(totals)))
+    return float(np.mean(totals)), standard_error(totals)
 
 
 def _seconds(results: Results, line: str) -> float:

@@ -20,6 +20,7 @@ from bayestream.experiments.verdicts import (
     leads,
     losses,
     number,
+    standard_error,
 )
 
 WORLD = "stationary cnn"
@@ -77,8 +78,8 @@ def _cell(results: Results, row: Mapping[str, str]) -> Judgement | None:
     values = 100 * np.array([*losses(results, WORLD, line, ERRORS).values()])
     if len(values) < 2:
         return None
-    error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
-    return number(float(np.mean(values)), error, float(row["percent"]), float(row["stderr"]))
+    ours, error = float(np.mean(values)), standard_error(values)
+    return number(ours, error, float(row["percent"]), float(row["stderr"]))
 
 
 def _table(results: Results) -> Mapping[str, Rows]:
@@ -103,8 +104,7 @@ def _draw_inflations(results: Results, folder: Path) -> list[Path]:
                 line = f"{covariance}-{inflation}-{rank}"
                 values = np.array([*losses(results, WORLD, line, ERRORS).values()])
                 if len(values) > 1:
-                    spread = float(np.std(values, ddof=1) / np.sqrt(len(values)))
-                    points.append((rank, float(np.mean(values)), spread))
+                    points.append((rank, float(np.mean(values)), standard_error(values)))
             if points:
                 x, y, error = zip(*points, strict=True)
                 look = pictures.look(place)

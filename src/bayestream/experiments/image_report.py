@@ -11,7 +11,7 @@ import numpy as np
 from bayestream.evaluation import Results, plots
 from bayestream.experiments import pictures
 from bayestream.experiments.nouns import Rows
-from bayestream.experiments.verdicts import losses
+from bayestream.experiments.verdicts import losses, standard_error
 
 
 def tables(results: Results) -> Mapping[str, Rows]:
@@ -25,11 +25,9 @@ def tables(results: Results) -> Mapping[str, Rows]:
                     continue
                 row: dict[str, Any] = {"world": world, "line": line, "metric": metric}
                 for name, step in (("over the stream", -1), ("at the end", None)):
-                    values = np.array([*losses(results, world, line, metric, step).values()])
-                    count = len(values)
-                    spread = float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else None
-                    row |= {name: float(np.mean(values)), f"± {name}": spread}
-                rows.append({**row, "trials": count})
+                    values = [*losses(results, world, line, metric, step).values()]
+                    row |= {name: float(np.mean(values)), f"± {name}": standard_error(values)}
+                rows.append({**row, "trials": len(values)})
     return {"losses": rows}
 
 

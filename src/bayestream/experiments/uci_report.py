@@ -11,7 +11,14 @@ import numpy as np
 from bayestream.evaluation import Results, plots
 from bayestream.experiments import paper, pictures
 from bayestream.experiments.nouns import Rows
-from bayestream.experiments.verdicts import FAR, Claim, Judgement, best, losses
+from bayestream.experiments.verdicts import (
+    FAR,
+    Claim,
+    Judgement,
+    best,
+    losses,
+    standard_error,
+)
 
 SHOWN = ("fcekf", "fdekf", "lofi-diag-10", "lrvga-10", "sgd-rb-10", "lofi-ls-10", "self-tuning")
 ROUNDING = 0.005  # the paper prints two digits
@@ -27,10 +34,10 @@ def cells(results: Results) -> Rows:
     rows: list[dict[str, Any]] = []
     for world, own in last.items():
         for line in own.unique("method"):
-            values = np.array(list(losses(results, world, line, "rmse").values()))
-            mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
-            row = {"world": world, "line": line, "mean": mean, "sd": spread}
-            row |= {"se": spread / np.sqrt(len(values)), "splits": len(values)}
+            values = list(losses(results, world, line, "rmse").values())
+            count, error = len(values), standard_error(values)
+            row = {"world": world, "line": line, "mean": float(np.mean(values))}
+            row |= {"sd": error * np.sqrt(count), "se": error, "splits": count}
             theirs = printed.get((world, line), {"mean": ""})
             rows.append(row | (_beside(row, theirs) if theirs["mean"] else _ours_alone()))
     return rows
@@ -78,7 +85,8 @@ def draw(results: Results, folder: Path) -> list[Path]:
         part = pictures.only(energy, shown)
         if len(part):
             found.append(pictures.save(plots.curves(part), folder / f"{name}.png"))
-    found.append(_boxes(errors, folder / "energy-boxes.png"))
+    if len(energy):
+        found.append(_boxes(errors, folder / "energy-boxes.png"))
     if len(results.where(metric="seconds", method="fcekf")):
         found.append(_against_time(results, folder / "error-against-time.png"))
     return found
@@ -159,7 +167,7 @@ def _slower(results: Results) -> Judgement | None:
     if len(worlds) < 2:
         return None
     ratios = np.array([rows[w, "lrvga-10"] / rows[w, "lofi-diag-10"] for w in worlds])
-    mean, error = float(np.mean(ratios)), float(np.std(ratios, ddof=1) / np.sqrt(len(ratios)))
+    mean, error = float(np.mean(ratios)), standard_error(ratios)
     ours = f"{mean:.1f} ± {error:.1f} times, over {len(ratios)} sets"
     return Judgement("about 20 times", ours, (mean - 20) / error, "holds" if mean > 2 else "fails")
 

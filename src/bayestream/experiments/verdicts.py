@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,17 @@ class Claim(NamedTuple):
     judge: Callable[[Results], Judgement | None]  # None if the trials it needs are not there
 
 
+def standard_error(values: Any) -> float:
+    """Of the mean; not a number where there are fewer than two, or one is infinite.
+
+    >>> standard_error([1.0, 3.0]), standard_error([1.0])
+    (1.0, nan)
+    """
+    if len(values) < 2 or not np.isfinite(values).all():
+        return float("nan")
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
 def number(ours: float, error: float, paper: float, paper_error: float) -> Judgement:
     """A number, less is better, beside the paper's.
 
@@ -68,8 +79,7 @@ def order(better: NDArray[np.float64], worse: NDArray[np.float64]) -> tuple[floa
     gain = (worse - better)[np.isfinite(worse) & np.isfinite(better)]
     if len(gain) < 2:
         return float("nan"), "open"
-    error = float(np.std(gain, ddof=1) / np.sqrt(len(gain)))
-    mean = float(np.mean(gain))
+    mean, error = float(np.mean(gain)), standard_error(gain)
     difference = mean / error if error else float(np.sign(mean)) * float("inf") if mean else 0.0
     return difference, "holds" if difference >= FAR else "fails" if difference <= -FAR else "open"
 
@@ -121,7 +131,7 @@ def at_most(
         values = np.array(list(losses(results, world, line, metric, step).values()))
         if len(values) < 2:
             return None
-        mean, error = float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        mean, error = float(np.mean(values)), standard_error(values)
         difference = (target - mean) / error if error else 0.0
         verdict: Verdict = "holds" if mean <= target else "fails"
         return Judgement(f"≤ {target:g}", f"{mean:.4g} ± {error:.2g}", difference, verdict)

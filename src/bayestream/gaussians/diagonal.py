@@ -13,6 +13,7 @@ from bayestream.gaussians.innovation import Innovation, measured, scaled
 from bayestream.gaussians.linalg import inverse_of_identity_plus, partway
 from bayestream.networks import rows
 from bayestream.networks.rows import Rows
+from bayestream.networks.shards import own, total
 from bayestream.types import Array, Key
 
 
@@ -78,12 +79,12 @@ def covariance_times(belief: DiagonalGaussian, vectors: Array) -> Array:
 
 def covariance_between(belief: DiagonalGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P)."""
-    return (J / belief.diag) @ J.T
+    return total((J / belief.diag) @ J.T)
 
 
 def covariance_of(belief: DiagonalGaussian, G: Rows) -> Array:
     """Each example's own G Σ Gᵀ: (N, K, K)."""
-    return rows.gram_of_each(G, 1 / belief.diag)
+    return total(rows.gram_of_each(G, 1 / belief.diag))
 
 
 def variance(belief: DiagonalGaussian) -> Array:
@@ -112,7 +113,7 @@ def kl(belief: DiagonalGaussian, other: DiagonalGaussian) -> Array:
 
 def sample(belief: DiagonalGaussian, key: Key) -> Array:
     """One exact draw."""
-    noise = jax.random.normal(key, belief.mean.shape, belief.mean.dtype)
+    noise = jax.random.normal(own(key), belief.mean.shape, belief.mean.dtype)
     return belief.mean + noise / jnp.sqrt(belief.diag)
 
 
@@ -125,8 +126,8 @@ def _gain(
     belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None
 ) -> tuple[Rows, Array, Innovation, Array]:
     """G as it is trusted, S⁻¹, and how far the mean moves."""
-    squares = rows.gram_of_each(G, jnp.ones_like(belief.diag))
-    spread = rows.gram(G, 1 / belief.diag)
+    squares = total(rows.gram_of_each(G, jnp.ones_like(belief.diag)))
+    spread = total(rows.gram(G, 1 / belief.diag))
     trust, sound = measured(spread, residual, len(squares), threshold, squares)
     each = jnp.repeat(trust, residual.size // trust.size)
     inverse = inverse_of_identity_plus(scaled(each[:, None] * each, spread))

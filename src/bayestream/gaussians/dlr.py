@@ -20,6 +20,7 @@ from bayestream.gaussians.linalg import (
 from bayestream.networks import rows
 from bayestream.networks.products import products
 from bayestream.networks.rows import Rows
+from bayestream.networks.shards import own, total
 from bayestream.types import Array, Key
 
 
@@ -58,7 +59,7 @@ def propagate(belief: DLRGaussian, decay: Array, drift: Array) -> DLRGaussian:
     diag = upsilon / (decay**2 + drift * upsilon)  # (γ² Υ⁻¹ + q I)⁻¹
     shrink = diag / upsilon
     # chol(C) for C = (I + q Wᵀ Υ_{t|t−1} Υ⁻¹ W)⁻¹: any root will do, so the inverse of a factor.
-    factor = cholesky_of_identity_plus(drift * (W * shrink) @ W.T)
+    factor = cholesky_of_identity_plus(drift * total((W * shrink) @ W.T))
     return DLRGaussian(decay * mu, diag, decay * half_solve(factor, W * shrink))
 
 
@@ -109,10 +110,10 @@ def gain(
     gram = joint_gram(factor, G, 1 / diag)
     half = half_solve(cholesky_of_identity_plus(gram[:rank, :rank]), gram[:rank, rank:])
     spread = gram[rank:, rank:] - half.T @ half  # Gᵀ Σ G
-    squares = rows.gram_of_each(G, jnp.ones_like(diag))
+    squares = total(rows.gram_of_each(G, jnp.ones_like(diag)))
     trust, sound = measured(spread, residual, len(squares), threshold, gram, squares)
     each = jnp.repeat(trust, residual.size // trust.size)
-    scales = jnp.concatenate([jnp.ones_like(factor, shape=rank), each])
+    scales = jnp.concatenate([jnp.ones_like(residual, shape=rank), each])
     v = jnp.concatenate([jnp.zeros_like(residual, shape=rank), scaled(each, residual)])
     weights = solve_identity_plus(scaled(scales[:, None] * scales, gram), v)
     innovation = Innovation(jnp.where(sound, weights[rank:], jnp.nan), trust)
@@ -123,7 +124,7 @@ def joint_gram(factor: Array, G: Rows, weights: Array) -> Array:
     """W̃ᵀ diag(w) W̃ for W̃ = [W, G], without writing G out: (L + M, L + M)."""
     weighted = factor * weights
     cross = rows.times(G, weighted)
-    return jnp.block([[weighted @ factor.T, cross], [cross.T, rows.gram(G, weights)]])
+    return total(jnp.block([[weighted @ factor.T, cross], [cross.T, rows.gram(G, weights)]]))
 
 
 def mix(factor: Array, G: Rows, weights: Array) -> Array:
@@ -140,19 +141,19 @@ def covariance_times(belief: DLRGaussian, vectors: Array) -> Array:
 def covariance_between(belief: DLRGaussian, J: Array) -> Array:
     """J Σ Jᵀ for rows J (n, P), as Σ = Σ Υ Σ + (Wᵀ Σ)ᵀ (Wᵀ Σ): positive, also where Σ J cancels."""
     spread, weights = _spread(belief, J)
-    return (spread * belief.diag) @ spread.T + weights @ weights.T
+    return total((spread * belief.diag) @ spread.T) + weights @ weights.T
 
 
 def covariance_of(belief: DLRGaussian, G: Rows) -> Array:
     """Each example's own G Σ Gᵀ: (N, K, K)."""
-    return rows.gram_of_each(G, 1 / belief.diag) - narrowing_of(belief, G)
+    return total(rows.gram_of_each(G, 1 / belief.diag)) - narrowing_of(belief, G)
 
 
 def narrowing_of(belief: DLRGaussian, G: Rows) -> Array:
     """What W takes off each example's own G Υ⁻¹ Gᵀ: (N, K, K), the squares of L⁻¹ Wᵀ Υ⁻¹ Gᵀ."""
     _, upsilon, W = belief
-    gram = products(W, W, 1 / upsilon)
-    half = half_solve(cholesky_of_identity_plus(gram), rows.times(G, W / upsilon))
+    gram, across = total(products(W, W, 1 / upsilon)), total(rows.times(G, W / upsilon))
+    half = half_solve(cholesky_of_identity_plus(gram), across)
     half = half.reshape(len(W), *G.deltas[0].shape[:2])
     return jnp.einsum("lnk,lnj->nkj", half, half)
 
@@ -164,7 +165,7 @@ def variance(belief: DLRGaussian) -> Array:
     """
     _, upsilon, W = belief
     scaled = W / upsilon
-    root = cholesky_of_identity_plus(scaled @ W.T)
+    root = cholesky_of_identity_plus(total(scaled @ W.T))
     half = half_solve(root, scaled)
     weights = solve_triangular(root, half, lower=True, trans=1)
     return jnp.maximum(1 / upsilon - jnp.sum(half**2, axis=0), jnp.sum(weights**2, axis=0))
@@ -200,9 +201,10 @@ def sample(belief: DLRGaussian, key: Key) -> Array:
     """
     mu, upsilon, W = belief
     key_diag, key_factor = jax.random.split(key)
-    z = jnp.sqrt(upsilon) * jax.random.normal(key_diag, upsilon.shape, upsilon.dtype)
+    z = jnp.sqrt(upsilon) * jax.random.normal(own(key_diag), upsilon.shape, upsilon.dtype)
     xi = jax.random.normal(key_factor, W.shape[:1], W.dtype)
-    gram, across = products(W, W, 1 / upsilon), products(W, z[None], 1 / upsilon)
+    gram = total(products(W, W, 1 / upsilon))
+    across = total(products(W, z[None], 1 / upsilon))
     return mu + (z + solve_identity_plus(gram, xi - across[:, 0]) @ W) / upsilon
 
 
@@ -215,8 +217,8 @@ def to_dense(belief: DLRGaussian) -> dense.DenseGaussian:
 def _spread(belief: DLRGaussian, vectors: Array) -> tuple[Array, Array]:
     """Σ v and Wᵀ Σ v = (I + Wᵀ Υ⁻¹ W)⁻¹ Wᵀ Υ⁻¹ v, for v (P,) or each row of (n, P)."""
     _, upsilon, W = belief
-    across = products(W, jnp.atleast_2d(vectors), 1 / upsilon)
-    weights = solve_identity_plus(products(W, W, 1 / upsilon), across).T
+    across = total(products(W, jnp.atleast_2d(vectors), 1 / upsilon))
+    weights = solve_identity_plus(total(products(W, W, 1 / upsilon)), across).T
     weights = weights.reshape(*vectors.shape[:-1], len(W))
     return (vectors - weights @ W) / upsilon, weights
 

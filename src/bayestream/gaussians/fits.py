@@ -23,6 +23,7 @@ from bayestream.gaussians.linalg import (
 )
 from bayestream.networks import rows
 from bayestream.networks.rows import Rows
+from bayestream.networks.shards import total
 from bayestream.types import Array
 
 
@@ -129,11 +130,11 @@ def _diagonal_of_sandwich(fit: DLRGaussian, goal: Target) -> Array:
     """diag(Σ Σ*⁻¹ Σ), where Σ = Υ⁻¹ − B Bᵀ."""
     _, upsilon, W = fit
     scaled = W / upsilon
-    B = half_solve(cholesky_of_identity_plus(scaled @ W.T), scaled)
+    B = half_solve(cholesky_of_identity_plus(total(scaled @ W.T)), scaled)
     of_factor = jnp.sum(dlr.covariance_times(fit, goal.factor) ** 2, axis=0)
     cross = jnp.sum(B**2, axis=0)
     of_diag = (1 / upsilon - 2 * cross) * goal.diag / upsilon
-    of_diag += _quadratic((B * goal.diag) @ B.T, B)
+    of_diag += _quadratic(total((B * goal.diag) @ B.T), B)
     own = (1 / upsilon - cross) ** 2 * goal.diag  # one term of that sum of squares
     return jnp.maximum(of_diag, own) + of_factor
 

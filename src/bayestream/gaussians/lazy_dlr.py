@@ -16,6 +16,7 @@ from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.innovation import Innovation
 from bayestream.networks import rows
 from bayestream.networks.rows import Rows
+from bayestream.networks.shards import own, total
 from bayestream.types import Array, Key
 
 
@@ -42,7 +43,7 @@ class LazyDLR(NamedTuple):
 def at_rest(base: DLRGaussian, *, ever_moves: bool) -> LazyDLR:
     """A belief to which nothing has happened yet, and to which something may or never will."""
     if not ever_moves:
-        return LazyDLR(base, None, base.factor @ base.factor.T)
+        return LazyDLR(base, None, total(base.factor @ base.factor.T))
     # Four arrays, though two are equal: a state whose buffers are shared cannot be donated.
     pending = Pending(*(jnp.full((), value, base.mean.dtype) for value in _NOTHING))
     return LazyDLR(base, pending, None)
@@ -139,7 +140,7 @@ def covariance_between(belief: LazyDLR, J: Array) -> Array:
     if belief.pending is None:
         return dlr.covariance_between(belief.base, J)
     spread = dlr.covariance_between(_tempered(belief), J)
-    return belief.pending.decay**2 * spread + belief.pending.drift * J @ J.T
+    return belief.pending.decay**2 * spread + belief.pending.drift * total(J @ J.T)
 
 
 def covariance_of(belief: LazyDLR, G: Rows) -> Array:
@@ -159,7 +160,7 @@ def _plain_spread(belief: LazyDLR, G: Rows) -> Array:
     # Tempered, Σ is that of Υ + added/power and W as it is, over the power: W is read, not written.
     power, added, decay, drift = belief.pending
     before, scale = dlr.add_precision(belief.base, added / power), decay**2 / power
-    spread = rows.gram_of_each(G, scale / before.diag + drift)
+    spread = total(rows.gram_of_each(G, scale / before.diag + drift))
     return spread - scale * dlr.narrowing_of(before, G)
 
 
@@ -189,7 +190,7 @@ def sample(belief: LazyDLR, key: Key) -> Array:
         return dlr.sample(belief.base, key)
     key_base, key_drift = jax.random.split(key)
     base = belief.base.mean
-    noise = jax.random.normal(key_drift, base.shape, base.dtype)
+    noise = jax.random.normal(own(key_drift), base.shape, base.dtype)
     draw = dlr.sample(_tempered(belief), key_base)
     return belief.pending.decay * draw + jnp.sqrt(belief.pending.drift) * noise
 

@@ -70,7 +70,7 @@ def mlp(
         )
         return eta, activations, lambda cotangent: pull_back(cotangent)[0]
 
-    return Model(init, apply, unravel, size, (sizes[0],), sizes[-1], linearize, layers)
+    return Model(init, apply, unravel, size, (sizes[0],), sizes[-1], linearize, layers, activation)
 
 
 def lenet(

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import jax
 
 from bayestream.checks import check_choice
+from bayestream.networks import shards
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,8 +50,12 @@ def in_use() -> Literal["native", "jax"]:
 
 
 def chosen(plain: Function, native: Function) -> Function:
-    """Of the same function in pure JAX and by a kernel, the one in use; derivatives are JAX's."""
-    return plain if in_use() == "jax" else _differentiable(plain, native)
+    """Of the same function in pure JAX and by a kernel, the one in use; derivatives are JAX's.
+
+    A kernel knows nothing of other devices: where weights are divided over them, it is pure JAX.
+    """
+    plainly = shards.divided() or in_use() == "jax"
+    return plain if plainly else _differentiable(plain, native)
 
 
 @functools.cache

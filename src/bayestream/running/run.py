@@ -138,8 +138,8 @@ def learn(
         chunk = size = checkpoints.chunk
     keeper = Keeper(checkpoints, estimator, state, key)
     start = keeper.position
-    # Chunks are donated; the caller's state is not. This copies without compiling anything.
-    state = jax.device_put(keeper.state, may_alias=False)
+    # Chunks are donated; the caller's state is not.
+    state = jax.tree.map(_copied, keeper.state)
     chunks, total = chunked(stream, estimator.model, likelihood, dtype, start=start, size=chunk)
     kept: list[Any] = []
     skipped: list[Skipped] = []
@@ -284,6 +284,12 @@ def refuse(bad: Sequence[Skipped]) -> None:
 
 def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _copied(leaf: Any) -> Array:
+    """A copy, made without compiling anything; of what lies on several hosts, where it lies."""
+    abroad = isinstance(leaf, Array) and not leaf.is_fully_addressable
+    return jax.device_put(leaf, leaf.sharding if abroad else None, may_alias=False)
 
 
 def _joined(*rows: Array) -> Array:
