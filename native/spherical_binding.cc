@@ -31,6 +31,9 @@ Directions largest(const Matrix& gram, const std::vector<double>& scales, Index 
   return found;
 }
 
+// The part of a row's length that may be rounding: as a direction it would be orthogonal to none.
+constexpr double kRounding = 1e-3;
+
 // Each row of G in the given order: its part orthogonal to U takes the place of the direction with
 // the least scale if it is longer; from the Gram matrix of Z.
 template <typename Real>
@@ -49,7 +52,7 @@ Directions replaced(const Matrix& gram, std::vector<double> scales, Index rows, 
     }
     const double length = std::sqrt(std::max(0.0, congruent(v.data(), gram, 1, rows)[0]));
     const Index least = std::min_element(scales.begin(), scales.end()) - scales.begin();
-    if (!(length > scales[least])) continue;
+    if (!(length > std::max(scales[least], kRounding * std::sqrt(gram[row * rows + row])))) continue;
     scales[least] = length;
     for (Index j = 0; j < rows; ++j) made[least * rows + j] = v[j] / length;
   }

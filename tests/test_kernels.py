@@ -158,6 +158,18 @@ def test_spherical_native_is_jax_in_float64(case, projection, threshold, monkeyp
     np.testing.assert_allclose(lengths[native.scales > 1e-3], 1, rtol=1e-9)
 
 
+@pytest.mark.parametrize("which", ["native", "jax"])
+def test_columns_that_depend_on_each_other_bring_no_direction_of_rounding(which, monkeypatch):
+    belief, G, residual = spherical_problem("wide", jnp.float64)
+    none = belief._replace(scales=0 * belief.scales, basis=0 * belief.basis)
+    classes = bs.likelihoods.categorical().seen(jnp.arange(10.0) / 5, jnp.array(3))[0]
+    deltas = tuple(jnp.einsum("ekd,kj->ejd", delta, classes) for delta in G.deltas)
+    found = project(which, monkeypatch, "orthogonal")(none, Rows(G.activations, deltas), residual)
+    used = np.asarray(found.basis)[np.asarray(found.scales) > 0]
+    assert len(used) == 9  # of ten columns, which √p sums up to nothing
+    np.testing.assert_allclose(used @ used.T, np.eye(9), atol=1e-12)
+
+
 @pytest.mark.parametrize("projection", ["svd", pytest.param("orthogonal", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 def test_spherical_native_in_float32_is_near_float64(case, projection, monkeypatch):

@@ -35,6 +35,8 @@ Projection = Callable[
     [SphericalGaussian, Rows, Array, float | None, Key | None],
     tuple[SphericalGaussian, Innovation],
 ]
+# The part of a column's length that may be rounding: as a direction it would be orthogonal to none.
+_ROUNDING = 1e-3
 
 
 def svd(
@@ -104,11 +106,11 @@ def _plain_orthogonal(
         scales, basis = carry
         column = rows.combine(trusted, jax.nn.one_hot(order[i], order.size, dtype=basis.dtype))
         v = column - total(basis @ column) @ basis
-        length = jnp.sqrt(total(jnp.sum(v**2)))
+        length, whole = (jnp.sqrt(total(jnp.sum(w**2))) for w in (v, column))
         k = jnp.argmin(scales)
-        replace = length > scales[k]
+        replace = length > jnp.maximum(scales[k], _ROUNDING * whole)
         basis = basis.at[k].set(jnp.where(replace, _unit(v, length), basis[k]))
-        return scales.at[k].max(length), basis
+        return scales.at[k].set(jnp.where(replace, length, scales[k])), basis
 
     carry = belief.scales, belief.basis
     if belief.scales.size:
