@@ -34,8 +34,11 @@ def reproduce(
     ] = Path("out/reproduction"),
     jobs: Annotated[int, typer.Option(min=1, help="Processes; each trial runs in one.")] = 1,
     match: Annotated[
-        str, typer.Option(help="Run only series whose name has this in it: x1/ or lofi-10.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            help="Run only series whose name has this in it: x1/ or lofi-10. May be repeated."
+        ),
+    ] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Run no more trials of a series than this.")
     ] = None,
@@ -65,7 +68,8 @@ def reproduce(
     todo = [
         job
         for job in work.jobs(chosen, size, out)
-        if match in job.series.name and (trials is None or job.trial < trials)
+        if any(part in job.series.name for part in match or [""])
+        and (trials is None or job.trial < trials)
     ]
     console.print(_plan(chosen, size, todo, jobs))
     if dry_run:
