@@ -143,13 +143,6 @@ struct Innovation {
   }
 };
 
-inline Matrix transposed(const Matrix& a, Index rows, Index columns) {
-  Matrix b(rows * columns);
-  for (Index i = 0; i < rows; ++i)
-    for (Index j = 0; j < columns; ++j) b[j * rows + i] = a[i * columns + j];
-  return b;
-}
-
 // The whole of a symmetric matrix whose lower triangle is given.
 inline Matrix symmetric(Matrix a, Index n) {
   for (Index i = 0; i < n; ++i)

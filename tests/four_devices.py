@@ -42,6 +42,11 @@ CASES = {
         NUMBERS,
         {"rank": RANK, "projection": bs.estimators.orthogonal, **MOVING},
     ),
+    "lofi_spherical, orthogonal, classes": (
+        bs.lofi_spherical,
+        CLASSES,
+        {"rank": RANK, "projection": bs.estimators.orthogonal},
+    ),
     "vdekf": (bs.vdekf, CLASSES, MOVING),
     "fdekf": (bs.fdekf, LEARNT, MOVING),
 }

@@ -215,6 +215,8 @@ def test_an_actor_that_dies_again_and_again_is_given_up_in_a_sentence(cluster):
         pytest.raises(ChildProcessError, match="actor of the fleet died 5 times in a row"),
     ):
         fleet.run(["a"], (np.ones((1, 2)), np.ones((1, 1))), record=record)
+    with pytest.raises(ValueError, match="This fleet is closed"):
+        fleet.of("a")
 
 
 @pytest.mark.slow

@@ -83,10 +83,14 @@ def test_two_processes_share_a_belief():
         )
         for process in "01"
     ]
-    for process in each:
-        *_, devices, difference = process.communicate(timeout=300)[0].split()
-        assert devices == "2"
-        assert float(difference) < CLOSE["float64"]
+    try:
+        for process in each:
+            *_, devices, difference = process.communicate(timeout=300)[0].split()
+            assert devices == "2"
+            assert float(difference) < CLOSE["float64"]
+    finally:
+        for process in each:
+            process.kill()
 
 
 @pytest.mark.parametrize(

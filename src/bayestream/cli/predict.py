@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import typer
 
@@ -213,25 +214,25 @@ class _OfFleet:
         begin = state.start if state.pool is None else state.pool
         # The last one is of all keys that have not come yet.
         self._beliefs = jax.tree.map(
-            lambda each, one: np.concatenate([each, np.asarray(one)[None]]), state.learners, begin
+            lambda each, one: jnp.concatenate([each, jnp.asarray(one)[None]]), state.learners, begin
         )
 
     def of(self, rows: Sequence[Encoded], source: Source) -> Records:
         """Each row's forecast depends on no other row."""
         numbers = [self._numbers.get(str(row.key), len(self._numbers)) for row in rows]
         xs = stacked(rows, source.task, source.inputs).examples.x
-        own = jax.tree.map(lambda beliefs: beliefs[np.array(numbers)], self._beliefs)
-        values = _of_own(self._learner, *padded((own, xs), _BLOCK))
+        values = _of_own(self._learner, self._beliefs, *padded((np.array(numbers), xs), _BLOCK))
         return Records(jax.tree.map(lambda each: np.asarray(each)[: len(rows)], values))
 
 
 @partial(jax.jit, static_argnums=0)
-def _of_own(learner: Estimator, states: State, xs: Array) -> Any:
-    def one(given: tuple[State, Array]) -> Any:
-        state, x = given
+def _of_own(learner: Estimator, beliefs: State, numbers: Array, xs: Array) -> Any:
+    def one(given: tuple[Array, Array]) -> Any:
+        number, x = given
+        state = jax.tree.map(lambda each: each[number], beliefs)
         return record(learner, learner.predict(state), Example(x, 0.0))
 
-    return jax.lax.map(one, (states, xs))
+    return jax.lax.map(one, (numbers, xs))
 
 
 @partial(jax.jit, static_argnums=0)

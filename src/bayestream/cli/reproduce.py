@@ -60,7 +60,7 @@ def reproduce(
 
     `bayestream reproduce all --scale full --ray 10.0.0.1:6379`
     """
-    if ray and jobs > 1:
+    if ray is not None and jobs > 1:
         raise ValueError("--jobs must be left out with --ray, which has a process for each CPU.")
     console = Screen()
     chosen = _experiments(ids or ["all"])

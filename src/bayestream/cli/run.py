@@ -120,7 +120,7 @@ def run(
         raise ValueError(f"--on-bad must be skip or raise, got {on_bad!r}.")
     if pooled and not key:
         raise ValueError("--pooled must come with --key, which names the column of keys.")
-    if ray and (pooled or not key):
+    if ray is not None and (pooled or not key):
         raise ValueError("--ray must come with --key, and without --pooled: keys are spread.")
     checked_level(level)
     chosen = learners.settings(
@@ -161,7 +161,7 @@ def run(
     )
     saved.begin(belief, {"learner": chosen._asdict(), "began": began}, journal)
     opened = nullcontext()
-    if ray:
+    if ray is not None:
         belief.state = opened = ray_fleet(belief.learner, belief.state, address=ray)
     elif key:
         belief.state = fleet(belief.learner, belief.state, pooled=pooled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -62,11 +63,15 @@ def sharded(
     """
     if make not in _METHODS:
         names = ", ".join(f"bs.{method.__name__}" for method in _METHODS)
-        name = getattr(make, "__name__", repr(make))
+        name = getattr(make, "__name__", type(make).__name__)
         raise ValueError(f"make must be one of {names} to be divided over devices, got {name}.")
     check_made_by("mesh", mesh, Mesh, "jax.make_mesh")
     split.check_divisible(model)
-    if settings.get("rank") == model.size:  # an axis of so many would be taken for the weights
+    known = inspect.signature(make).bind_partial(**settings)
+    known.apply_defaults()
+    if (
+        known.arguments.get("rank") == model.size
+    ):  # an axis of so many would be taken for the weights
         raise ValueError(
             f"rank must be below {model.size} (the number of parameters) to be divided over "
             f"devices, got {model.size}."

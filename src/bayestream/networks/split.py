@@ -133,8 +133,14 @@ def ravel(model: Model, mesh: Mesh, parts: Any) -> Array:
 
 
 def _rows(layers: tuple[Layer, ...], devices: int) -> list[int]:
-    """How many rows of each layer a device has."""
-    return [-(-layer.rows // devices) for layer in layers]
+    """How many rows of each layer a device has.
+
+    Of several devices one at least has a dead row of the first: divided weights are more than the
+    ordinary ones, and so are never taken for them.
+    """
+    rows = [layer.rows for layer in layers]
+    rows[0] += devices > 1
+    return [-(-count // devices) for count in rows]
 
 
 def _kernels(params: Array, layers: tuple[Layer, ...], counts: list[int]) -> list[Array]:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -33,6 +34,8 @@ _NUMBERS = (
     "jax_enable_x64",
     "jax_threefry_partitionable",
 )
+
+_USERS: list[object] = []  # of a connection that was made here, which ends with the last of them
 
 
 def library() -> Any:
@@ -64,13 +67,19 @@ def connected(address: str | None = None) -> Generator[Any, None, None]:
                 f"address must be {here}, which this process is connected to, or left out, "
                 f"got {address!r}."
             )
-        yield ray
-        return
-    _connect(ray, address or "auto")
+        if not _USERS:
+            yield ray
+            return
+    else:
+        _connect(ray, "auto" if address is None else address)
+    user = object()
+    _USERS.append(user)
     try:
         yield ray
     finally:
-        ray.shutdown()
+        _USERS.remove(user)
+        if not _USERS:
+            ray.shutdown()
 
 
 def options() -> dict[str, Any]:
@@ -95,8 +104,9 @@ def reason(error: BaseException) -> str:
 
 
 def _connect(ray: Any, address: str) -> None:
-    if address not in ("auto", "local"):
-        _check_answers(address)
+    known = _of_this_machine() if address == "auto" else None if address == "local" else address
+    if known is not None:
+        _check_answers(known)
     # Ray has a handler of its own for SIGTERM, which ends the process on the spot.
     main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM)
@@ -107,7 +117,7 @@ def _connect(ray: Any, address: str) -> None:
             warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **chosen)
     except (OSError, RuntimeError, ValueError) as error:
-        if address == "auto":
+        if address == "auto" and isinstance(error, ConnectionError):
             raise ConnectionError(
                 "No Ray cluster runs on this machine: begin one with `ray start --head`, or give "
                 "the address of its head, HOST:PORT."
@@ -118,6 +128,15 @@ def _connect(ray: Any, address: str) -> None:
             signal.signal(signal.SIGTERM, handler)
 
 
+def _of_this_machine() -> str | None:
+    """Where Ray would look for "auto": the cluster may have ended since it was written down."""
+    written = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    known = os.environ.get("RAY_ADDRESS", "")
+    with suppress(OSError):
+        known = known or written.read_text("utf-8").strip()
+    return known if known not in ("", "auto", "local") else None
+
+
 def _check_answers(address: str) -> None:
     """Ray itself would try for two minutes, and then end the process."""
     host, separator, port = address.rpartition(":")
@@ -126,7 +145,10 @@ def _check_answers(address: str) -> None:
             f"The address of a Ray cluster must be HOST:PORT, auto or local, got {address!r}."
         )
     answer = b""
-    with suppress(OSError), socket.create_connection((host, int(port)), _PATIENCE) as wire:
+    with (
+        suppress(OSError, UnicodeError),
+        socket.create_connection((host, int(port)), _PATIENCE) as wire,
+    ):
         wire.sendall(_GREETING)
         answer = wire.recv(9)
     if answer[3:4] != b"\x04":  # a frame of settings, in return

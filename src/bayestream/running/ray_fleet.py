@@ -55,19 +55,18 @@ class RayFleet:
     ) -> None:
         self.learner, self._start, self._every = learner, state.start, every
         self._open = ExitStack()
+        self._shares: list[Share] = []
         try:
             self._ray = self._open.enter_context(connected(address))
             actors = actors or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
             self._keys = {key: share_of(key, actors) for key in state.keys}
             # What jax.jit returns has no shape to be asked for any more once it was pickled.
             shipped = self._ray.put(learner._replace(init=inspect.unwrap(learner.init)))
-            self._shares = [
-                Share(self._ray, shipped, _part(state, self._keys, number))
-                for number in range(actors)
-            ]
+            for number in range(actors):
+                self._shares.append(Share(self._ray, shipped, _part(state, self._keys, number)))
             check_alike(self._shares)
         except BaseException:
-            self._open.close()
+            self.close()
             raise
 
     def __len__(self) -> int:
@@ -91,7 +90,12 @@ class RayFleet:
         """Let the actors go, and the cluster, unless this process was connected before."""
         for share in self._shares:
             share.end()
+        self._shares = []
         self._open.close()
+
+    def _check_open(self) -> None:
+        if not self._shares:
+            raise ValueError("This fleet is closed: its actors have been let go.")
 
     @property
     def keys(self) -> tuple[Name, ...]:
@@ -101,6 +105,7 @@ class RayFleet:
     @property
     def state(self) -> FleetState:
         """All that it knows: a copy, to be saved or to go on from, here or with `bs.fleet`."""
+        self._check_open()
         parts = [share.save() for share in self._shares]
         places = {key: at for at, key in enumerate(key for part in parts for key in part.keys)}
         order = np.array([places[key] for key in self._keys], int)
@@ -114,12 +119,14 @@ class RayFleet:
 
     def of(self, key: Name) -> State:
         """The state of one key's learner; of a key that has not come yet, where it would begin."""
+        self._check_open()
         if key not in self._keys:
             return self._start
         return jax.tree.map(jnp.asarray, self._shares[self._keys[key]].ask("of", key))
 
     def refused(self) -> dict[Name, int]:
         """How many updates of each key were not made, since they would not have been finite."""
+        self._check_open()
         counts = {k: n for share in self._shares for k, n in share.ask("refused").items()}
         return {key: counts[key] for key in self._keys}
 
@@ -155,6 +162,7 @@ class RayFleet:
         progress: bool | None = False,
     ) -> FleetRecords:
         """`run` for callers that judge the refused updates themselves, `size` rows at a time."""
+        self._check_open()
         check_choice("on_bad", on_bad, {"raise": None, "skip": None})
         pickled = self._ray.cloudpickle.dumps(record)
         sent: deque[_Sent] = deque()

@@ -166,10 +166,11 @@ class Share:
             except self._ray.exceptions.RayError as error:  # it died, or its answer was lost
                 self._deaths += 1
                 if self._deaths == _TRIES:
+                    self._deaths = 0
                     raise ChildProcessError(
-                        f"An actor of the fleet died {_TRIES} times in a row at the same rows, the "
-                        f"last time of this: {reason(error)}; if memory is short, use more "
-                        "machines, or actors that save themselves more often."
+                        f"An actor of the fleet died {_TRIES} times in a row, the last time of "
+                        f"this: {reason(error)}; if memory is short, use more machines, or actors "
+                        "that save themselves more often."
                     ) from None
                 self.end()
                 self._begin()

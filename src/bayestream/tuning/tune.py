@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -186,10 +187,13 @@ def tune(
         nullcontext() if ray is None else connected(ray) as cluster,
         suppress(_StoppedError),
     ):
+        ended = Event()  # once the answer was yes, it stays so
 
         def stopped() -> bool:
             bar.advance(0)  # a round can take minutes
-            return stop()
+            if stop():
+                ended.set()
+            return ended.is_set()
 
         def ask() -> None:
             if stopped():
