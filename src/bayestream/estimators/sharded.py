@@ -69,9 +69,8 @@ def sharded(
     split.check_divisible(model)
     known = inspect.signature(make).bind_partial(**settings)
     known.apply_defaults()
-    if (
-        known.arguments.get("rank") == model.size
-    ):  # an axis of so many would be taken for the weights
+    # An axis of so many would be taken for the weights.
+    if known.arguments.get("rank") == model.size:
         raise ValueError(
             f"rank must be below {model.size} (the number of parameters) to be divided over "
             f"devices, got {model.size}."
