@@ -158,20 +158,25 @@ def doubt_helps(world: str, line: str) -> Callable[[Results], Judgement | None]:
 def near_the_best(
     world: str, metric: str, line: str, others: Sequence[str], *, factor: float = 1.05
 ) -> Callable[[Results], Judgement | None]:
-    """A target of ours: the mean loss is at most `factor` times that of the best of the others."""
+    """A target of ours: the mean loss is at most `factor` times that of the best of the others.
+
+    All means are over the trials that it has.
+    """
 
     def judge(results: Results) -> Judgement | None:
+        own_trials = losses(results, world, line, metric, -1).keys()
         means = {
-            name: float(np.mean(list(found.values())))
+            name: float(np.mean([found[trial] for trial in own_trials]))
             for name in (line, *others)
-            if (found := losses(results, world, name, metric, -1))
+            if own_trials <= (found := losses(results, world, name, metric, -1)).keys()
         }
-        if line not in means or len(means) < 2:
+        if not own_trials or len(means) < 2:
             return None
         own = means.pop(line)
         rival = min(means, key=lambda name: means[name])
         ratio = own / means[rival]
         ours = f"{own:.4g}, {rival} {means[rival]:.4g}: {ratio:.2f} times"
+        ours += f", {len(own_trials)} trials" if len(own_trials) > 1 else ", one trial"
         verdict: Verdict = "holds" if ratio <= factor else "fails"
         return Judgement(f"≤ {factor:g} × the tuned best", ours, float("nan"), verdict)
 
