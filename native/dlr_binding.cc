@@ -76,6 +76,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* known, const Real* r
   if (!sound<Real>(plain) || !sound<Real>(scaled) || !sound<Real>(drift) || !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
   Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold, kernels.small);
+  if (!sound<Real>(mixed.made)) return innovation.refuse(task.rows(), task.examples);
   innovation.accept(mixed.weights.data(), task.rows(), mixed.trust);
   if (!std::isinf(threshold)) layers.weigh(mixed.trust);
   if (task.triangular) {

@@ -269,7 +269,9 @@ void least_last(Index n, const double* gram, double* w, double* memory) {
   clear(u, stride);
   for (Index i = 0; i < n; ++i) {  // 1 / pivots, and what is below them in T - x = L D L'
     const double ratio = i > 0 ? e[i - 1] * pivots[i - 1] : 0;
-    pivots[i] = 1 / max(d[i] - x - (i > 0 ? e[i - 1] * ratio : 0), tiny);
+    const double pivot = d[i] - x - (i > 0 ? e[i - 1] * ratio : 0);
+    // One that is negative by rounding stays so: as a tiny one it would make all after it large.
+    pivots[i] = 1 / (__builtin_fabs(pivot) < tiny ? tiny : pivot);
     ratios[i] = ratio;
     u[i] = i % 3 - 0.5 + 0.1 * i;  // orthogonal to no eigenvector but by accident
   }

@@ -115,6 +115,23 @@ def test_what_a_belief_at_rest_knows_of_its_factor_stays_true(case, monkeypatch)
     np.testing.assert_allclose(belief.gram, exact, rtol=1e-10, atol=1e-10 * np.max(exact))
 
 
+@pytest.mark.parametrize("waiting", ["nothing", pytest.param("all", marks=pytest.mark.slow)])
+def test_a_belief_that_begins_with_no_directions_learns_as_in_jax(waiting, monkeypatch):
+    belief, G, _ = problem("uci", waiting, jnp.float32)
+    mean, diag = belief.base[:2]
+    none = belief._replace(base=DLRGaussian(mean, jnp.ones_like(diag), jnp.zeros((100, mean.size))))
+    beliefs = dict.fromkeys(("native", "jax"), jax.tree.map(lambda a: a.astype(jnp.float32), none))
+    steps = {which: condition(which, monkeypatch) for which in beliefs}
+    for step in range(1, 4):
+        part = jax.tree.map(lambda leaf, step=step: jnp.roll(leaf, step, axis=-1), G)
+        residual = jnp.ones(1, jnp.float32)
+        beliefs = {w: steps[w](each, part, residual) for w, each in beliefs.items()}
+    one, other = (beliefs[which].base for which in ("native", "jax"))
+    np.testing.assert_allclose(one.mean, other.mean, rtol=1e-3, atol=1e-4)
+    precisions = [base.factor.T @ base.factor + jnp.diag(base.diag) for base in (one, other)]
+    np.testing.assert_allclose(*precisions, rtol=1e-3, atol=1e-3 * float(precisions[1].max()))
+
+
 def spherical_problem(case: str, dtype, seed: int = 0) -> tuple[SphericalGaussian, Rows, jax.Array]:
     """A belief of two updates, so that its directions are orthogonal, with one not yet in use."""
     belief, G, residual = problem(case, "nothing", dtype, seed)
