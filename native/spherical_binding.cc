@@ -87,9 +87,10 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* scales, double eta, 
         weigh(in, rank, rows, of_z);
         layers.weigh(in);
       });
-  innovation.accept(weights.data() + rank, task.rows(), in);
   Directions next = order ? replaced(symmetric(of_z, rows), lambda, rows, order)
                           : largest(expanded(1.0), lambda, rows, kernels.small);
+  if (!sound<Real>(next.made)) return innovation.refuse(task.rows(), task.examples);
+  innovation.accept(weights.data() + rank, task.rows(), in);
   std::copy(next.scales.begin(), next.scales.end(), scales);
   for (Index i = 0; i < rows; ++i) next.made.push_back(weights[i] * scale(i) / eta);
   second_pass(task, layers, next.made, kernels, parts, run);

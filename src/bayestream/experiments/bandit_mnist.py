@@ -17,7 +17,7 @@ from bayestream.decisions.bandits import Bandit
 from bayestream.decisions.policies import Policy
 from bayestream.evaluation import Results
 from bayestream.experiments import lines, pictures
-from bayestream.experiments.nouns import Experiment, Rows, Scale, Series
+from bayestream.experiments.nouns import Experiment, Rows, Scale, Series, affordable
 from bayestream.experiments.verdicts import (
     Claim,
     Judgement,
@@ -102,7 +102,7 @@ def series(scale: Scale) -> list[Series]:
         ]
 
     found = [*of(MNIST, still, trials), *of(PERMUTED, moving, trials), *of(TIMED, still, 1)]
-    return [each for each in found if scale != "quick" or each.seconds < _PATIENCE]
+    return affordable(found, scale, _PATIENCE)
 
 
 def _cost(settings: Mapping[str, Any], steps: int) -> float:

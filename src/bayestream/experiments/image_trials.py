@@ -15,7 +15,7 @@ from bayestream import likelihoods
 from bayestream.evaluation import Results, evaluate
 from bayestream.evaluation.evaluate import Metric
 from bayestream.experiments import images, lines
-from bayestream.experiments.nouns import Scale, Series
+from bayestream.experiments.nouns import Scale, Series, affordable
 from bayestream.experiments.trials import losses_along
 from bayestream.forecasts import Forecast, predictive, scores
 from bayestream.networks import models
@@ -112,7 +112,7 @@ def series(
         )
         for line, options in chosen.items()
     ]
-    return [each for each in shown if scale != "quick" or each.seconds < _PATIENCE]
+    return affordable(shown, scale, _PATIENCE)
 
 
 def _seconds(world: str, options: Mapping[str, Any], steps: int, every: int) -> float:

@@ -40,6 +40,11 @@ class Series(NamedTuple):
         return "/".join(re.sub(r"[^\w.-]+", "-", part) for part in parts)
 
 
+def affordable(series: Sequence[Series], scale: Scale, seconds: float) -> list[Series]:
+    """What a scale has time for: `quick` leaves out series whose trials take so long, or longer."""
+    return [each for each in series if scale != "quick" or each.seconds < seconds]
+
+
 class Experiment(NamedTuple):
     """A group of the paper's figures and tables.
 

@@ -13,7 +13,7 @@ import jax
 from bayestream import likelihoods, streams
 from bayestream.evaluation import Results, evaluate
 from bayestream.experiments import lines, uci_report
-from bayestream.experiments.nouns import Experiment, Scale, Series
+from bayestream.experiments.nouns import Experiment, Scale, Series, affordable
 from bayestream.experiments.trials import losses_along
 from bayestream.networks import models
 from bayestream.running.refusals import RefusedError
@@ -105,14 +105,14 @@ def series(scale: Scale) -> list[Series]:
     found: list[Series] = []
     for passes in (1,) if few else (1, 10, 50):
         cells = [
-            _cell(name, passes, line, {"smoke": 2, "quick": 2, "full": SPLITS}[scale])
+            _cell(name, passes, line, SPLITS if scale == "full" else 2)
             for name in (("yacht", "energy") if few else SETS)
             for line in LINES
             if not (few and line.rank not in (None, 1, 10))
         ]
         found += sorted(filter(None, cells), key=lambda cell: cell.seconds)
     found += [_timed(cell) for cell in found if cell.settings["passes"] == 1 and not few]
-    return [each for each in found if scale != "quick" or each.seconds < _PATIENCE]
+    return affordable(found, scale, _PATIENCE)
 
 
 def _timed(cell: Series) -> Series:
