@@ -121,57 +121,65 @@ inline void prefetch(const Task<Real>& task, const Patch& patch, Index first, In
   }
 }
 
-// sums[i][j] += x_i y_j over `stop` parameters: one register block, its lanes added up at the end.
-// Of a block on the diagonal, where x and y are the same rows, only i >= j.
-template <Index kRows, Index kColumns, bool kDiagonal>
-__attribute__((noinline)) void multiply_block(const Real* x, const Real* y, Index stop,
-                                              Index stride, Real* sums) {
+// Where row i of a lower triangle begins.
+constexpr Index triangle(Index i) { return i * (i + 1) / 2; }
+
+// sums[i][j] += x_i w y_j over `stop` parameters, w being one unless kWeighed: one register block of
+// a triangle's rows from `first` on, its lanes added up at the end. Of a block on the diagonal, where
+// x and y are the same rows, only i >= j.
+template <Index kRows, Index kColumns, bool kDiagonal, bool kWeighed>
+__attribute__((noinline)) void multiply_block(const Real* x, const Real* w, const Real* y,
+                                              Index stop, Index first, Real* sums) {
+  const auto at = [&](Index i, Index j) { return sums + (i * first + triangle(i) + j) * kWidth; };
   Vec sum[kRows][kColumns];
   const auto each = [](auto visit) __attribute__((always_inline)) {
     UNROLL for (Index i = 0; i < kRows; ++i)
       UNROLL for (Index j = 0; j < kColumns; ++j)
         if (!kDiagonal || j <= i) visit(i, j);
   };
-  each([&](Index i, Index j) { sum[i][j] = load(sums + (i * stride + j) * kWidth); });
+  each([&](Index i, Index j) { sum[i][j] = load(at(i, j)); });
   for (Index t = 0; t < stop; t += kWidth) {
     Vec beside[kColumns];
     UNROLL for (Index j = 0; j < kColumns; ++j) beside[j] = load(y + j * kStride + t);
     UNROLL for (Index i = 0; i < kRows; ++i) {
-      const Vec row = load(x + i * kStride + t);
+      Vec row = load(x + i * kStride + t);
+      if (kWeighed) row *= load(w + t);
       UNROLL for (Index j = 0; j < kColumns; ++j)
         if (!kDiagonal || j <= i) sum[i][j] += row * beside[j];
     }
   }
-  each([&](Index i, Index j) { store(sums + (i * stride + j) * kWidth, sum[i][j]); });
+  each([&](Index i, Index j) { store(at(i, j), sum[i][j]); });
 }
 
-template <Index kRows>
-inline void multiply_rows(const Real* x, const Real* y, Index columns, bool lower, Index stop,
-                          Index stride, Real* sums) {
+template <Index kRows, bool kWeighed>
+inline void multiply_rows(const Real* tiles, Index first, const Real* w, Index stop, Real* sums) {
+  const Real* x = tiles + first * kStride;
   Index j = 0;
-  for (; j + kGroup <= columns; j += kGroup)
-    multiply_block<kRows, kGroup, false>(x, y + j * kStride, stop, stride, sums + j * kWidth);
-  const Real* rest = y + j * kStride;
+  for (; j + kGroup <= first; j += kGroup)
+    multiply_block<kRows, kGroup, false, kWeighed>(x, w, tiles + j * kStride, stop, first,
+                                                   sums + j * kWidth);
+  const Real* rest = tiles + j * kStride;
   Real* to = sums + j * kWidth;
-  if (lower) return multiply_block<kRows, kRows, true>(x, rest, stop, stride, to);
-  switch (columns - j) {
-    case 4: return multiply_block<kRows, 4, false>(x, rest, stop, stride, to);
-    case 3: return multiply_block<kRows, 3, false>(x, rest, stop, stride, to);
-    case 2: return multiply_block<kRows, 2, false>(x, rest, stop, stride, to);
-    case 1: return multiply_block<kRows, 1, false>(x, rest, stop, stride, to);
+  switch (first - j) {
+    case 4: multiply_block<kRows, 4, false, kWeighed>(x, w, rest, stop, first, to); break;
+    case 3: multiply_block<kRows, 3, false, kWeighed>(x, w, rest, stop, first, to); break;
+    case 2: multiply_block<kRows, 2, false, kWeighed>(x, w, rest, stop, first, to); break;
+    case 1: multiply_block<kRows, 1, false, kWeighed>(x, w, rest, stop, first, to); break;
   }
+  multiply_block<kRows, kRows, true, kWeighed>(x, w, x, stop, first, sums + first * kWidth);
 }
 
-// sums (rows, stride) += x y', for tiles x of one group of rows and y of `columns`. If `lower`,
-// y has one more group, the rows of x (unscaled), and of that product the triangle is wanted.
-inline void multiply(const Real* x, Index rows, const Real* y, Index columns, bool lower,
-                     Index stop, Index stride, Real* sums) {
+// Of a triangle of sums, a group of rows: tiles from `first` on times all tiles up to themselves.
+template <bool kWeighed>
+inline void multiply(const Real* tiles, Index first, Index rows, const Real* w, Index stop,
+                     Real* sums) {
+  Real* to = sums + triangle(first) * kWidth;
   switch (rows) {
-    case 5: return multiply_rows<5>(x, y, columns, lower, stop, stride, sums);
-    case 4: return multiply_rows<4>(x, y, columns, lower, stop, stride, sums);
-    case 3: return multiply_rows<3>(x, y, columns, lower, stop, stride, sums);
-    case 2: return multiply_rows<2>(x, y, columns, lower, stop, stride, sums);
-    case 1: return multiply_rows<1>(x, y, columns, lower, stop, stride, sums);
+    case 5: return multiply_rows<5, kWeighed>(tiles, first, w, stop, to);
+    case 4: return multiply_rows<4, kWeighed>(tiles, first, w, stop, to);
+    case 3: return multiply_rows<3, kWeighed>(tiles, first, w, stop, to);
+    case 2: return multiply_rows<2, kWeighed>(tiles, first, w, stop, to);
+    case 1: return multiply_rows<1, kWeighed>(tiles, first, w, stop, to);
   }
 }
 
@@ -182,36 +190,28 @@ Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
 
 // Where the first pass keeps its sums and its tiles.
 struct GramMemory {
-  Index low, high;               // L and M
-  Real *plain, *scaled, *drift;  // (L, L) vectors each
-  Real *cross, *cross_scaled;    // (L, M) vectors each: rows without structure
-  Real *own, *own_scaled;        // (M, M) vectors each: rows without structure
+  Index low, all;                // L and L + M
+  Real *plain, *scaled;          // triangles of vectors (L + M): of G, rows without structure
+  Real* drift;                   // a triangle of vectors (L)
   Real* by_output;               // layer by layer, (N, 2 L + N, outputs, padded)
-  Real* z;                       // tiles (L, kStride); all that is before them is sums
-  Real* g;                       // tiles (M, kStride)
-  Real *x_scaled, *x_late;       // a group of rows, times 1 / upsilon' and times `late`
+  Real* z;                       // tiles (L + M, kStride), of z and G; all before them is sums
+  Real* x_scaled;                // a row times 1 / upsilon'
   Real* end;
 
-  GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), high(task.rows()) {
+  GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), all(low + task.rows()) {
     end = aligned(memory);
     const auto take = [&](Index count) {
       Real* taken = end;
       end += count;
       return taken;
     };
-    plain = take(low * low * kWidth);
-    scaled = take(low * low * kWidth);
-    drift = take(low * low * kWidth);
-    cross = take(low * high * kWidth);
-    cross_scaled = take(low * high * kWidth);
-    own = take(high * high * kWidth);
-    own_scaled = take(high * high * kWidth);
+    plain = take(triangle(all) * kWidth);
+    scaled = take(triangle(all) * kWidth);
+    drift = take(triangle(low) * kWidth);
     by_output = end;
     for (Index b = 0; b < task.block_count; ++b) take(by_output_size(task, task.blocks[b]));
-    z = take(low * kStride);
-    g = take(high * kStride);
-    x_scaled = take(kGroup * kStride);
-    x_late = take(kGroup * kStride);
+    z = take(all * kStride);
+    x_scaled = take(kStride);
   }
 };
 
@@ -228,32 +228,54 @@ inline void add_inputs(const Patch& patch, const Real* a, const Real* x, Real* s
   }
 }
 
+// Of vectors a and b, pair by pair, the sums of lanes kApart from each other: in lanes w with w & kApart
+// b's, in the others a's.
+template <Index kApart>
+inline Vec add_pairs(Vec a, Vec b) {
+  typedef decltype(a < b) Lanes;
+  Lanes low = {}, high = {};
+  for (Index w = 0; w < kWidth; ++w) {
+    low[w] = w & kApart ? kWidth + w - kApart : w;
+    high[w] = low[w] + kApart;
+  }
+  return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+}
+
+// The sum of each of kWidth vectors, in order, from 2 kApart lanes' sums on.
+template <Index kApart = 1>
+inline Vec add_lanes(const Vec* vectors) {
+  Vec halves[kWidth / kApart / 2];
+  UNROLL for (Index i = 0; i < kWidth / kApart / 2; ++i)
+    halves[i] = add_pairs<kApart>(vectors[2 * i], vectors[2 * i + 1]);
+  if constexpr (2 * kApart < kWidth)
+    return add_lanes<2 * kApart>(halves);
+  else
+    return halves[0];
+}
+
 // Adds one part's sums to the matrices.
 void finish(const Task<Real>& task, Index part, const GramMemory& from, const Grams& grams) {
-  const Index low = from.low, high = from.high, all = low + high;
-  for (Index i = 0; i < low; ++i) {
-    for (Index j = 0; j <= i; ++j) {
-      grams.plain[i * all + j] += add_lanes(from.plain + (i * low + j) * kWidth);
-      grams.scaled[i * all + j] += add_lanes(from.scaled + (i * low + j) * kWidth);
-      grams.drift[i * all + j] += add_lanes(from.drift + (i * low + j) * kWidth);
-    }
-    for (Index m = 0; m < high; ++m) {
-      grams.plain[(low + m) * all + i] += add_lanes(from.cross + (i * high + m) * kWidth);
-      grams.scaled[(low + m) * all + i] += add_lanes(from.cross_scaled + (i * high + m) * kWidth);
-    }
+  const Index low = from.low, all = from.all, half = triangle(all);
+  // Many vectors at once, since one alone would wait for itself; what lies beyond the last is tiles.
+  Real* sums = from.plain;
+  for (Index t = 0; t < 2 * half + triangle(low); t += kWidth) {
+    Vec vectors[kWidth];
+    for (Index w = 0; w < kWidth; ++w) vectors[w] = load(sums + (t + w) * kWidth);
+    store(sums + t, add_lanes(vectors));
   }
-  for (Index i = 0; i < high; ++i)
+  for (Index i = 0; i < all; ++i)
     for (Index j = 0; j <= i; ++j) {
-      double* plain = grams.plain + (low + i) * all + low + j;
-      grams.scaled[(low + i) * all + low + j] += add_lanes(from.own_scaled + (i * high + j) * kWidth);
-      *plain += add_lanes(from.own + (i * high + j) * kWidth);
+      const Index to = i * all + j, at = triangle(i) + j;
+      grams.plain[to] += sums[at];
+      grams.scaled[to] += sums[half + at];
+      if (i < low) grams.drift[to] += sums[2 * half + at];
     }
   const Real* home = from.by_output;
   for (Index b = 0; b < task.block_count; ++b) {
     const Block<Real>& block = task.blocks[b];
     if (!block.structured()) continue;
     const Index lines = 2 * low + task.examples, outputs = padded(block.outputs);
-    for (Index m = 0; m < high; ++m) {
+    for (Index m = 0; m < all - low; ++m) {
       const Index n = m / task.columns;
       const Real* delta = block.deltas + m * block.outputs;
       const Real* sums = home + n * lines * outputs;
@@ -279,7 +301,7 @@ void finish(const Task<Real>& task, Index part, const GramMemory& from, const Gr
 
 void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const Grams& grams) {
   const GramMemory to(task, memory);
-  const Index low = to.low, high = to.high;
+  const Index low = to.low, all = to.all;
   const bool scaling = !task.spherical(), drifting = scaling && task.drift != 0;
   alignas(64) Waiting now;
   clear(to.plain, 0, to.z - to.plain);
@@ -296,43 +318,31 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
 
     for (Index l = 0; l < low; ++l)
       read_row(patch, task.factor + l * task.size, now, to.z + l * kStride);
-    for (Index m = 0; !block.structured() && m < high; ++m)
-      write_row(task, patch, m, to.g + m * kStride);
     for (Index l = 0; l < low; l += kGroup) {
       const Index group = min(kGroup, low - l);
-      const Real* z = to.z + l * kStride;
       prefetch(task, patch, l, group);
-      for (Index i = 0; i < group; ++i) {
-        if (scaling) scale(to.x_scaled + i * kStride, now.inverse, z + i * kStride, stop);
-        if (drifting) scale(to.x_late + i * kStride, now.late, z + i * kStride, stop);
-      }
-      Index at = l * low * kWidth;
-      if (!task.known) multiply(z, group, to.z, l, true, stop, low, to.plain + at);
-      if (scaling) multiply(to.x_scaled, group, to.z, l, true, stop, low, to.scaled + at);
-      if (drifting) multiply(to.x_late, group, to.z, l, true, stop, low, to.drift + at);
-      if (!block.structured()) {
-        at = l * high * kWidth;
-        multiply(z, group, to.g, high, false, stop, high, to.cross + at);
-        if (scaling)
-          multiply(to.x_scaled, group, to.g, high, false, stop, high, to.cross_scaled + at);
-        continue;
-      }
-      for (Index n = 0; n < task.examples; ++n)
-        for (Index i = 0; i < group; ++i) {
-          add_inputs(patch, activations(n), z + i * kStride, sums(n, 2 * (l + i)));
-          if (scaling)
-            add_inputs(patch, activations(n), to.x_scaled + i * kStride, sums(n, 2 * (l + i) + 1));
-        }
+      if (!task.known) multiply<false>(to.z, l, group, nullptr, stop, to.plain);
+      if (scaling) multiply<true>(to.z, l, group, now.inverse, stop, to.scaled);
+      if (drifting) multiply<true>(to.z, l, group, now.late, stop, to.drift);
     }
-    for (Index m = 0; !block.structured() && m < high; m += kGroup) {
-      const Index group = min(kGroup, high - m), at = m * high * kWidth;
-      const Real* g = to.g + m * kStride;
-      for (Index i = 0; scaling && i < group; ++i)
-        scale(to.x_scaled + i * kStride, now.inverse, g + i * kStride, stop);
-      multiply(g, group, to.g, m, true, stop, high, to.own + at);
-      if (scaling) multiply(to.x_scaled, group, to.g, m, true, stop, high, to.own_scaled + at);
+    if (!block.structured()) {
+      for (Index r = low; r < all; ++r) write_row(task, patch, r - low, to.z + r * kStride);
+      for (Index r = low; r < all; r += kGroup) {
+        const Index group = min(kGroup, all - r);
+        multiply<false>(to.z, r, group, nullptr, stop, to.plain);
+        if (scaling) multiply<true>(to.z, r, group, now.inverse, stop, to.scaled);
+      }
+      return;
     }
-    for (Index n = 0; scaling && block.structured() && n < task.examples; ++n)
+    for (Index l = 0; l < low; ++l) {
+      const Real* z = to.z + l * kStride;
+      if (scaling) scale(to.x_scaled, now.inverse, z, stop);
+      for (Index n = 0; n < task.examples; ++n) {
+        add_inputs(patch, activations(n), z, sums(n, 2 * l));
+        if (scaling) add_inputs(patch, activations(n), to.x_scaled, sums(n, 2 * l + 1));
+      }
+    }
+    for (Index n = 0; scaling && n < task.examples; ++n)
       for (Index n2 = 0; n2 <= n; ++n2) {
         Real products[kDepth];
         for (Index d = 0; d < patch.depth; ++d) products[d] = activations(n)[d] * activations(n2)[d];
