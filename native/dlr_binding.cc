@@ -29,19 +29,27 @@ Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scale
       });
   // l. 11-13: rotate W~ to its singular directions, largest first. Where one is dropped, the others
   // may be any of the same span: of a belief it makes no difference.
-  double* const memory = scratch<double>(small.memory(rank, rows));
+  double* const memory = scratch<Use::kMatrices, double>(small.memory(rank, rows));
   Matrix turn(rank * rank), gram(rows * rows), made((rows + 1) * rows);
   small.turn(rank, rows, plain.data(), drift.data(), turn.data(), gram.data(), memory);
-  const auto whole = [&](Index i, Index j) {
-    return i < rank && j < rank ? turn[i * rank + j] : i == j ? 1.0 : 0.0;
-  };
   if (rows == rank + 1) {
-    Matrix w(rows), turned(rows, 0.0);
-    small.least_last(rows, gram.data(), w.data(), memory);
-    for (Index i = 0; i < rows; ++i)
-      for (Index j = 0; j < rows; ++j) turned[j] += w[i] * whole(i, j);
-    for (Index i = 0; i < rows; ++i)
-      for (Index j = 0; j < rows; ++j) made[i * rows + j] = whole(i, j) - w[i] * turned[j];
+    // From G on, the dropped row turns with one of the others after another until it is that of the
+    // least eigenvalue; what they become of z is a lower triangle, as the turn is.
+    Matrix v(rows);
+    small.least(rows, gram.data(), v.data(), memory);
+    double* dropped = &made[rank * rows];
+    dropped[rank] = std::copysign(1.0, v[rank]);
+    double length = std::abs(v[rank]);
+    for (Index i = 0; i < rank; ++i) {
+      const double longer = std::hypot(length, v[i]);
+      const double c = longer > 0 ? length / longer : 0.0, s = longer > 0 ? v[i] / longer : 1.0;
+      for (Index j = 0; j < rows; ++j) {
+        const double own = j < rank ? turn[i * rank + j] : 0.0;
+        made[i * rows + j] = c * own - s * dropped[j];
+        dropped[j] = s * own + c * dropped[j];
+      }
+      length = longer;
+    }
   } else {
     Matrix v(rows * rows);
     small.eigenvectors(rows, gram.data(), v.data(), memory);
@@ -67,7 +75,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* known, const Real* r
   const Index rank = task.rank, rows = rank + task.rows();
   task.blocks = layers.blocks.data();
   task.known = known != nullptr;
-  task.triangular = task.size * rank >= kTurned;
+  task.triangular = rows == rank + 1 || task.size * rank >= kTurned;
 
   auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
   for (Index i = 0; known && i < rank; ++i)
@@ -79,7 +87,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* known, const Real* r
   if (!sound<Real>(mixed.made)) return innovation.refuse(task.rows(), task.examples);
   innovation.accept(mixed.weights.data(), task.rows(), mixed.trust);
   if (!std::isinf(threshold)) layers.weigh(mixed.trust);
-  if (task.triangular) {
+  if (task.triangular && rows > rank + 1) {
     make_triangular(mixed.made.data(), rank, rows, rank);
     make_triangular(mixed.made.data() + rank * rows, task.rows(), rows, rank);
   }

@@ -15,7 +15,7 @@ constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register bl
 constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
 constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
 constexpr Index kAcross = 64;                           // outputs of a patch
-constexpr Index kDepth = kTile / kAcross;               // its inputs, in the first pass
+constexpr Index kDepth = 4;                             // its inputs, in the first pass
 
 // Parameters of one layer handled at once: a few inputs' weights to a stretch of outputs. In a tile,
 // one input's lie `span` after another's, a whole number of vectors.
@@ -188,18 +188,29 @@ Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
   return task.examples * (2 * task.rank + task.examples) * padded(block.outputs);
 }
 
-// Where the first pass keeps its sums and its tiles.
+// Where both passes keep their tiles.
+struct Tiles {
+  Waiting* now;
+  Real* z;  // (L + M, kStride), of z and G
+  Real* end;
+
+  Tiles(const Task<Real>& task, Real* memory)
+      : now(reinterpret_cast<Waiting*>(aligned(memory))),
+        z(aligned(memory) + sizeof(Waiting) / sizeof(Real)),
+        end(z + (task.rank + task.rows()) * kStride) {}
+};
+
+// Where the first pass keeps its sums.
 struct GramMemory {
   Index low, all;                // L and L + M
   Real *plain, *scaled;          // triangles of vectors (L + M): of G, rows without structure
   Real* drift;                   // a triangle of vectors (L)
   Real* by_output;               // layer by layer, (N, 2 L + N, outputs, padded)
-  Real* z;                       // tiles (L + M, kStride), of z and G; all before them is sums
-  Real* x_scaled;                // a row times 1 / upsilon'
+  Real* x_scaled;                // a row times 1 / upsilon'; all before it is sums
   Real* end;
 
   GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), all(low + task.rows()) {
-    end = aligned(memory);
+    end = memory;
     const auto take = [&](Index count) {
       Real* taken = end;
       end += count;
@@ -210,14 +221,9 @@ struct GramMemory {
     drift = take(triangle(low) * kWidth);
     by_output = end;
     for (Index b = 0; b < task.block_count; ++b) take(by_output_size(task, task.blocks[b]));
-    z = take(all * kStride);
     x_scaled = take(kStride);
   }
 };
-
-Index gram_memory(const Task<Real>& task) {
-  return GramMemory(task, nullptr).end - static_cast<Real*>(nullptr) + kLine;
-}
 
 // sums[t] += sum_d a_d x[d][t] over a patch's inputs.
 inline void add_inputs(const Patch& patch, const Real* a, const Real* x, Real* sums) {
@@ -256,7 +262,7 @@ inline Vec add_lanes(const Vec* vectors) {
 // Adds one part's sums to the matrices.
 void finish(const Task<Real>& task, Index part, const GramMemory& from, const Grams& grams) {
   const Index low = from.low, all = from.all, half = triangle(all);
-  // Many vectors at once, since one alone would wait for itself; what lies beyond the last is tiles.
+  // Many vectors at once, since one alone would wait for itself; what lies beyond the last is ours.
   Real* sums = from.plain;
   for (Index t = 0; t < 2 * half + triangle(low); t += kWidth) {
     Vec vectors[kWidth];
@@ -300,11 +306,12 @@ void finish(const Task<Real>& task, Index part, const GramMemory& from, const Gr
 }
 
 void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const Grams& grams) {
-  const GramMemory to(task, memory);
+  const Tiles tiles(task, memory);
+  const GramMemory to(task, tiles.end);
   const Index low = to.low, all = to.all;
   const bool scaling = !task.spherical(), drifting = scaling && task.drift != 0;
-  alignas(64) Waiting now;
-  clear(to.plain, 0, to.z - to.plain);
+  Waiting& now = *tiles.now;
+  clear(to.plain, 0, to.x_scaled - to.plain);
   for_patches(task, part, parts, kDepth, kAcross, [&](const Patch& patch) {
     settle(task, patch, now);
     const Block<Real>& block = *patch.block;
@@ -317,25 +324,25 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
     const auto activations = [&](Index n) { return block.activations + n * block.inputs + patch.input; };
 
     for (Index l = 0; l < low; ++l)
-      read_row(patch, task.factor + l * task.size, now, to.z + l * kStride);
+      read_row(patch, task.factor + l * task.size, now, tiles.z + l * kStride);
     for (Index l = 0; l < low; l += kGroup) {
       const Index group = min(kGroup, low - l);
       prefetch(task, patch, l, group);
-      if (!task.known) multiply<false>(to.z, l, group, nullptr, stop, to.plain);
-      if (scaling) multiply<true>(to.z, l, group, now.inverse, stop, to.scaled);
-      if (drifting) multiply<true>(to.z, l, group, now.late, stop, to.drift);
+      if (!task.known) multiply<false>(tiles.z, l, group, nullptr, stop, to.plain);
+      if (scaling) multiply<true>(tiles.z, l, group, now.inverse, stop, to.scaled);
+      if (drifting) multiply<true>(tiles.z, l, group, now.late, stop, to.drift);
     }
     if (!block.structured()) {
-      for (Index r = low; r < all; ++r) write_row(task, patch, r - low, to.z + r * kStride);
+      for (Index r = low; r < all; ++r) write_row(task, patch, r - low, tiles.z + r * kStride);
       for (Index r = low; r < all; r += kGroup) {
         const Index group = min(kGroup, all - r);
-        multiply<false>(to.z, r, group, nullptr, stop, to.plain);
-        if (scaling) multiply<true>(to.z, r, group, now.inverse, stop, to.scaled);
+        multiply<false>(tiles.z, r, group, nullptr, stop, to.plain);
+        if (scaling) multiply<true>(tiles.z, r, group, now.inverse, stop, to.scaled);
       }
       return;
     }
     for (Index l = 0; l < low; ++l) {
-      const Real* z = to.z + l * kStride;
+      const Real* z = tiles.z + l * kStride;
       if (scaling) scale(to.x_scaled, now.inverse, z, stop);
       for (Index n = 0; n < task.examples; ++n) {
         add_inputs(patch, activations(n), z, sums(n, 2 * l));
@@ -352,22 +359,19 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
   finish(task, part, to, grams);
 }
 
-Index rotate_memory(const Task<Real>& task) {
-  return (task.rank + task.rows() + 1 + kMixed) * kStride + kLine;
-}
-
 // What new rows are made of: W's part from z; G's from the mixed deltas or, without structure, from
-// tiles that follow z.
+// its tiles.
 struct Sources {
-  const Real* z;            // (terms, kStride); those before the first are not wanted
+  const Real* z;            // (rank, kStride), of which the first `terms` are wanted
+  const Real* g;            // (rows, kStride), no rows if there is structure
   const Real* mix;          // (lines, L + M)
   const Real* fresh;        // (examples, lines, outputs), at the patch's first output, or null
   const Real* activations;  // one for each example, `inputs` apart
-  Index first, terms, all, examples, lines, inputs, outputs;
+  Index terms, rank, rows, all, examples, lines, inputs, outputs;
 
-  BAYESTREAM_INLINE Sources from(Index term) const {
+  BAYESTREAM_INLINE Sources up_to(Index term) const {
     Sources fewer = *this;
-    fewer.first = term;
+    fewer.terms = max(0, min(term, rank));
     return fewer;
   }
 };
@@ -378,7 +382,6 @@ template <Index kRows, bool kSquares>
 __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index t, Real* out,
                                          Index stride) {
   Vec sum[kRows][kVectors];
-  const Real *mix = from.mix + first * from.all, *z = from.z + t;
   const bool mixed = from.fresh != nullptr;
   const Real* fresh = mixed ? from.fresh + first * from.outputs + t : nullptr;
   UNROLL for (Index i = 0; i < kRows; ++i)
@@ -391,14 +394,18 @@ __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index
       UNROLL for (Index j = 0; j < kVectors; ++j)
         sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
   }
-  for (Index l = from.first; l < from.terms; ++l) {
-    Vec old[kVectors];
-    UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kStride + j * kWidth);
-    UNROLL for (Index i = 0; i < kRows; ++i) {
-      const Real weight = mix[i * from.all + l];
-      UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
+  const auto add_tiles = [&](const Real* tile, Index count, const Real* mix)
+      __attribute__((always_inline)) {
+    for (Index l = 0; l < count; ++l, ++mix, tile += kStride) {
+      Vec old[kVectors];
+      UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(tile + j * kWidth);
+      UNROLL for (Index i = 0; i < kRows; ++i)
+        UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += mix[i * from.all] * old[j];
     }
-  }
+  };
+  const Real* mix = from.mix + first * from.all;
+  add_tiles(from.z + t, from.terms, mix);
+  add_tiles(from.g + t, from.rows, mix + from.rank);
   UNROLL for (Index j = 0; j < kVectors; ++j) {
     Real* to = out + j * kWidth;
     if (kSquares) {
@@ -427,24 +434,29 @@ inline void mix_rows(Index rows, const Sources& from, Index first, Index t, Real
 void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
   constexpr Index kSpan = kVectors * kWidth;  // of a register block
   const Index rank = task.rank, rows = task.rows(), lines = task.lines();
-  Real* z = aligned(memory);                  // (L + M, kStride)
-  Real* moved = z + (rank + rows) * kStride;  // (kStride): the mean's row
-  Real* spare = moved + kStride;              // (kMixed, kStride): a patch's end
-  alignas(64) Waiting now;
+  const Tiles tiles(task, memory);
+  Waiting& now = *tiles.now;
+  Real *z = tiles.z, *g = z + rank * kStride;
+  Real* moved = tiles.end;        // (kStride): the mean's row
+  Real* spare = moved + kStride;  // (kMixed, kStride): a patch's end
+  const bool ready = parts == 1 && task.whole();
   for_patches(task, part, parts, 1, kAcross, [&](const Patch& patch) {
-    settle(task, patch, now);
     const Block<Real>& block = *patch.block;
     const Index begin = patch.begin(0);
-    for (Index l = 0; l < rank; ++l)
-      read_row(patch, task.factor + l * task.size, now, z + l * kStride);
+    if (!ready) {
+      settle(task, patch, now);
+      for (Index l = 0; l < rank; ++l)
+        read_row(patch, task.factor + l * task.size, now, z + l * kStride);
+    }
     const bool structured = block.structured();
-    for (Index m = 0; !structured && m < rows; ++m)
-      write_row(task, patch, m, z + (rank + m) * kStride);
-    const Sources from{z, task.mix, structured ? block.fresh + patch.output : nullptr,
-                       block.activations + patch.input, 0, structured ? rank : rank + rows,
+    for (Index m = 0; !structured && m < rows; ++m) write_row(task, patch, m, g + m * kStride);
+    const Sources from{z, g, task.mix, structured ? block.fresh + patch.output : nullptr,
+                       block.activations + patch.input, rank, rank, structured ? 0 : rows,
                        rank + rows, task.examples, lines, block.inputs, block.outputs};
-    // The first z of the i-th of some rows.
-    const auto first = [&](Index i) { return task.triangular ? min(i, rank) : 0; };
+    // Of `count` rows, the last of which may have all z, those up to the i-th.
+    const auto some_of = [&](Index count, Index i) {
+      return task.triangular ? from.up_to(rank - count + i) : from;
+    };
     for (Index t = 0; t < patch.width; t += kSpan) {
       const Index left = patch.width - t;
       for (Index r = 0; r < rank; r += kMixed) {
@@ -452,15 +464,16 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
         Real* to = task.factor + r * task.size + begin + t;
         if (t == 0) prefetch(task, patch, r, some);
         if (left >= kSpan) {
-          mix_rows<false>(some, from.from(first(r)), r, t, to, task.size);
+          mix_rows<false>(some, some_of(rank, r + some), r, t, to, task.size);
         } else {  // by way of `spare`, since a register block reaches beyond the patch
-          mix_rows<false>(some, from.from(first(r)), r, t, spare, kStride);
+          mix_rows<false>(some, some_of(rank, r + some), r, t, spare, kStride);
           for (Index i = 0; i < some; ++i) copy(to + i * task.size, spare + i * kStride, left);
         }
       }
-      for (Index r = rank; r < lines - 1; r += kMixed)
-        mix_rows<true>(min(kMixed, lines - 1 - r), from.from(first(r - rank)), r, t, now.diag + t,
-                       0);
+      for (Index r = 0; r < lines - 1 - rank; r += kMixed) {
+        const Index some = min(kMixed, lines - 1 - rank - r);
+        mix_rows<true>(some, some_of(rows, r + some), rank + r, t, now.diag + t, 0);
+      }
       mix_rows<false>(1, from, lines - 1, t, moved + t, kStride);
     }
     if (!task.spherical()) copy(task.diag + begin, now.diag, patch.width);
@@ -470,10 +483,16 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
   });
 }
 
+Index memory(const Task<Real>& task) {
+  const Tiles tiles(task, nullptr);
+  const Index spare = (1 + kMixed) * kStride, sums = GramMemory(task, tiles.end).end - tiles.end;
+  return tiles.end - static_cast<Real*>(nullptr) + max(sums, spare) + kWidth * kWidth + kLine;
+}
+
 }  // namespace
 
 Kernels<REAL> BAYESTREAM_NAME(VARIANT, dlr, REAL)() {
-  return {gram_memory, gram, rotate_memory, rotate, BAYESTREAM_NAME(VARIANT, small, REAL)()};
+  return {memory, gram, rotate, BAYESTREAM_NAME(VARIANT, small, REAL)()};
 }
 
 }  // namespace bayestream

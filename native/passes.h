@@ -28,8 +28,9 @@ auto binding() {
       ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Attr<ffi::Span<const std::int64_t>>("layout"));
 }
 
-// Memory for one pass, of the thread that asks for it, until it asks again.
-template <typename Real>
+// Memory for one use, of the thread that asks for it, until it asks again.
+enum class Use { kPasses, kMatrices };
+template <Use kUse, typename Real>
 Real* scratch(Index count) {
   thread_local std::vector<Real> memory;
   if (static_cast<Index>(memory.size()) < count) memory.resize(count);
@@ -45,8 +46,8 @@ template <typename Real>
 Sums first_pass(const Task<Real>& task, const Kernels<Real>& kernels, Index parts,
                 const Runner& run) {
   const Index rows = task.rank + task.rows(), squared = rows * rows;
-  const Index needed = kernels.gram_memory(task);
-  Real* const memory = scratch<Real>(needed * parts);
+  const Index needed = kernels.memory(task);
+  Real* const memory = scratch<Use::kPasses, Real>(needed * parts);
   Matrix plain(squared * parts, 0.0), scaled(plain), drift(plain);
   run(parts, [&](Index part) {
     kernels.gram(task, part, parts, memory + part * needed,
@@ -80,11 +81,9 @@ void second_pass(Task<Real> task, Layers<Real>& layers, const Matrix& made,
     fresh.push_back(std::move(mixed));
     block.fresh = fresh.back().data();
   }
-  const Index room = kernels.rotate_memory(task);
-  Real* const own = scratch<Real>(room * parts);
-  run(parts, [&](Index part) {
-    kernels.rotate(task, part, parts, own + part * room);
-  });
+  const Index needed = kernels.memory(task);
+  Real* const memory = scratch<Use::kPasses, Real>(needed * parts);
+  run(parts, [&](Index part) { kernels.rotate(task, part, parts, memory + part * needed); });
 }
 
 }  // namespace bayestream

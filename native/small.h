@@ -162,22 +162,23 @@ inline Matrix congruent(const double* a, const Matrix& b, Index rows, Index n) {
   return found;
 }
 
-// Rotates rows (count, n) among themselves until their first `pivots` columns are an upper triangle,
-// by reflecting one column after another.
+// Rotates rows (count, n) among themselves until of their first `pivots` columns the last row has all,
+// and each one less than the next, by reflecting one column after another.
 inline void make_triangular(double* a, Index count, Index n, Index pivots) {
-  for (Index k = 0; k < std::min(pivots, count - 1); ++k) {
-    std::vector<double> v(count, 0.0), w(n, 0.0);
+  for (Index k = count - 1; k > std::max<Index>(0, count - pivots - 1); --k) {
+    const Index column = pivots - count + k;
+    std::vector<double> v(k + 1), w(n, 0.0);
     double tail = 0.0;
-    for (Index i = k + 1; i < count; ++i) v[i] = a[i * n + k], tail += v[i] * v[i];
+    for (Index i = 0; i < k; ++i) v[i] = a[i * n + column], tail += v[i] * v[i];
     if (tail == 0.0) continue;
-    const double x = a[k * n + k];
+    const double x = a[k * n + column];
     v[k] = x + std::copysign(std::sqrt(x * x + tail), x);
     const double scale = 2.0 / (v[k] * v[k] + tail);
-    for (Index i = k; i < count; ++i)
-      for (Index j = k; j < n; ++j) w[j] += v[i] * a[i * n + j];
-    for (Index i = k; i < count; ++i)
-      for (Index j = k; j < n; ++j) a[i * n + j] -= scale * v[i] * w[j];
-    for (Index i = k + 1; i < count; ++i) a[i * n + k] = 0.0;
+    for (Index i = 0; i <= k; ++i)
+      for (Index j = 0; j < n; ++j) w[j] += v[i] * a[i * n + j];
+    for (Index i = 0; i <= k; ++i)
+      for (Index j = 0; j < n; ++j) a[i * n + j] -= scale * v[i] * w[j];
+    for (Index i = 0; i < k; ++i) a[i * n + column] = 0.0;
   }
 }
 

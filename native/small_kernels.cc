@@ -253,9 +253,8 @@ double least_eigenvalue(const double* d, const double* e, Index n, double norm) 
   return x;
 }
 
-// Of a positive semi-definite gram. The rows of I - w w' before the last span what the other
-// eigenvectors do, and are found without them: it is the reflection that takes that one to the last axis.
-void least_last(Index n, const double* gram, double* w, double* memory) {
+// Of a positive semi-definite gram.
+void least(Index n, const double* gram, double* vector, double* memory) {
   const Index stride = padded(n);
   double *a = aligned(memory), *reflections = a + n * stride;
   double *d = reflections + n * stride, *e = d + stride, *pivots = e + stride, *ratios = pivots + stride;
@@ -289,14 +288,12 @@ void least_last(Index n, const double* gram, double* w, double* memory) {
     const double* v = reflections + k * stride;
     add(u, -dot(v, u, stride), v, stride);
   }
-  // I - 2 w w' / w'w with w = u/|u| +- the last axis; its last row is -+u/|u|.
-  u[n - 1] += __builtin_copysign(__builtin_sqrt(dot(u, u, stride)), u[n - 1]);
-  const double scale = __builtin_sqrt(2 / dot(u, u, stride));
-  for (Index i = 0; i < n; ++i) w[i] = scale * u[i];
+  const double scale = 1 / __builtin_sqrt(dot(u, u, stride));
+  for (Index i = 0; i < n; ++i) vector[i] = scale * u[i];
 }
 
 }  // namespace
 
-SmallKernels BAYESTREAM_NAME(VARIANT, small, REAL)() { return {memory, turn, eigenvectors, least_last}; }
+SmallKernels BAYESTREAM_NAME(VARIANT, small, REAL)() { return {memory, turn, eigenvectors, least}; }
 
 }  // namespace bayestream

@@ -19,7 +19,7 @@ Directions largest(const Matrix& gram, const std::vector<double>& scales, Index 
                    const SmallKernels& small) {
   const Index rank = static_cast<Index>(scales.size());
   Matrix v(rows * rows);
-  small.eigenvectors(rows, gram.data(), v.data(), scratch<double>(small.memory(rank, rows)));
+  small.eigenvectors(rows, gram.data(), v.data(), scratch<Use::kMatrices, double>(small.memory(rank, rows)));
   Directions found{std::vector<double>(rank), Matrix(rank * rows, 0.0)};
   for (Index i = 0; i < rank; ++i) {
     const double square = congruent(&v[i * rows], gram, 1, rows)[0];
