@@ -10,7 +10,7 @@ namespace {
 
 constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
                                                         // that they do not compete for cache sets
-constexpr Index kNear = 1 << 15;                        // numbers of W in a dozen inputs
+constexpr Index kNear = 1 << 14;                        // numbers of W in a dozen inputs
 constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
 constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
 constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
@@ -113,12 +113,14 @@ inline void write_row(const Task<Real>& task, const Patch& patch, Index m, Real*
   clear(g, patch.width, patch.span);
 }
 
-// Ask for rows of W that a later patch will read, so that they come while this one is worked on.
+// Ask for what a later patch will read of an array, so that it comes while this one is worked on.
+inline void prefetch(const Patch& patch, const Real* array) {
+  for (Index t = 0; t < patch.count; t += kLine)
+    __builtin_prefetch(array + patch.ahead + t, 0, 2);
+}
+// The same of rows of W.
 inline void prefetch(const Task<Real>& task, const Patch& patch, Index first, Index rows) {
-  for (Index l = first; l < first + rows; ++l) {
-    const Real* next = task.factor + l * task.size + patch.ahead;
-    for (Index t = 0; t < patch.count; t += kLine) __builtin_prefetch(next + t, 0, 2);
-  }
+  for (Index l = first; l < first + rows; ++l) prefetch(patch, task.factor + l * task.size);
 }
 
 // Where row i of a lower triangle begins.
@@ -206,7 +208,6 @@ struct GramMemory {
   Real *plain, *scaled;          // triangles of vectors (L + M): of G, rows without structure
   Real* drift;                   // a triangle of vectors (L)
   Real* by_output;               // layer by layer, (N, 2 L + N, outputs, padded)
-  Real* x_scaled;                // a row times 1 / upsilon'; all before it is sums
   Real* end;
 
   GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), all(low + task.rows()) {
@@ -221,15 +222,25 @@ struct GramMemory {
     drift = take(triangle(low) * kWidth);
     by_output = end;
     for (Index b = 0; b < task.block_count; ++b) take(by_output_size(task, task.blocks[b]));
-    x_scaled = take(kStride);
   }
 };
 
-// sums[t] += sum_d a_d x[d][t] over a patch's inputs.
-inline void add_inputs(const Patch& patch, const Real* a, const Real* x, Real* sums) {
+// sums[t] += sum_d a_d w[d][t] x[d][t] over a patch's inputs; where there are fewer, with zeros for
+// a_d. Without w it is one.
+inline void add_inputs(const Patch& patch, const Real* a, const Real* w, const Real* x,
+                       Real* sums) {
+  Vec weight[kDepth];
+  Index at[kDepth];
+  UNROLL for (Index d = 0; d < kDepth; ++d) {
+    weight[d] = Vec{} + (d < patch.depth ? a[d] : Real(0));
+    at[d] = (d < patch.depth ? d : 0) * patch.span;
+  }
   for (Index t = 0; t < patch.span; t += kWidth) {
     Vec sum = load(sums + t);
-    for (Index d = 0; d < patch.depth; ++d) sum += a[d] * load(x + d * patch.span + t);
+    UNROLL for (Index d = 0; d < kDepth; ++d) {
+      const Vec scaled = w ? weight[d] * load(w + at[d] + t) : weight[d];
+      sum += scaled * load(x + at[d] + t);
+    }
     store(sums + t, sum);
   }
 }
@@ -311,9 +322,10 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
   const Index low = to.low, all = to.all;
   const bool scaling = !task.spherical(), drifting = scaling && task.drift != 0;
   Waiting& now = *tiles.now;
-  clear(to.plain, 0, to.x_scaled - to.plain);
+  clear(to.plain, 0, to.end - to.plain);
   for_patches(task, part, parts, kDepth, kAcross, [&](const Patch& patch) {
     settle(task, patch, now);
+    if (scaling) prefetch(patch, task.diag);
     const Block<Real>& block = *patch.block;
     const Index stop = patch.depth * patch.span, outputs = padded(block.outputs);
     Real* home = to.by_output + patch.output;
@@ -327,7 +339,7 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
       read_row(patch, task.factor + l * task.size, now, tiles.z + l * kStride);
     for (Index l = 0; l < low; l += kGroup) {
       const Index group = min(kGroup, low - l);
-      prefetch(task, patch, l, group);
+      if (!block.structured()) prefetch(task, patch, l, group);
       if (!task.known) multiply<false>(tiles.z, l, group, nullptr, stop, to.plain);
       if (scaling) multiply<true>(tiles.z, l, group, now.inverse, stop, to.scaled);
       if (drifting) multiply<true>(tiles.z, l, group, now.late, stop, to.drift);
@@ -342,18 +354,18 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
       return;
     }
     for (Index l = 0; l < low; ++l) {
+      prefetch(task, patch, l, 1);  // a few lines at a time: many at once make each other wait
       const Real* z = tiles.z + l * kStride;
-      if (scaling) scale(to.x_scaled, now.inverse, z, stop);
       for (Index n = 0; n < task.examples; ++n) {
-        add_inputs(patch, activations(n), z, sums(n, 2 * l));
-        if (scaling) add_inputs(patch, activations(n), to.x_scaled, sums(n, 2 * l + 1));
+        add_inputs(patch, activations(n), nullptr, z, sums(n, 2 * l));
+        if (scaling) add_inputs(patch, activations(n), now.inverse, z, sums(n, 2 * l + 1));
       }
     }
     for (Index n = 0; scaling && n < task.examples; ++n)
       for (Index n2 = 0; n2 <= n; ++n2) {
         Real products[kDepth];
         for (Index d = 0; d < patch.depth; ++d) products[d] = activations(n)[d] * activations(n2)[d];
-        add_inputs(patch, products, now.inverse, sums(n, 2 * low + n2));
+        add_inputs(patch, products, nullptr, now.inverse, sums(n, 2 * low + n2));
       }
   });
   finish(task, part, to, grams);
@@ -445,6 +457,8 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
     const Index begin = patch.begin(0);
     if (!ready) {
       settle(task, patch, now);
+      if (!task.spherical()) prefetch(patch, task.diag);
+      prefetch(patch, task.mean);
       for (Index l = 0; l < rank; ++l)
         read_row(patch, task.factor + l * task.size, now, z + l * kStride);
     }
