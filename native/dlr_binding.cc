@@ -1,6 +1,5 @@
 // LO-FI's belief in memory, as XLA FFI calls: dlr_condition makes one step of it in place, and
 // dlr_spread says how much it doubts one example's outputs.
-#include <vector>
 
 #include "passes.h"
 
@@ -11,19 +10,19 @@ namespace {
 struct Mixing {
   Matrix made;  // (L + M + 1, L + M): how the new rows, and below them the mean's step, are made of Z
   Matrix gram;  // (L + M, L + M): W~ W~'
-  std::vector<double> weights;  // (M): of G in that step
-  std::vector<double> trust;    // (N): what G is multiplied by before
+  Array<double> weights;  // (M): of G in that step
+  Array<double> trust;    // (N): what G is multiplied by before
 };
 
 Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scaled,
-              const Matrix& drift, const std::vector<double>& residual, double threshold,
+              const Matrix& drift, const Array<double>& residual, double threshold,
               const SmallKernels& small) {
   // Alg. 3, l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v]. In terms of Z
   // there is nothing to turn: turn' (I + turn S turn')^-1 [0; v] is (I + S + q s W1' W1)^-1 [0; v].
   for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] += drift[i];
   const auto [weights, in, root] = gain(
       rank, rows, examples, residual, threshold, [&] { return scaled; },
-      [&](const std::vector<double>& in) {
+      [&](const Array<double>& in) {
         weigh(in, rank, rows, plain);
         weigh(in, rank, rows, scaled);
       });
@@ -41,13 +40,15 @@ Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scale
     dropped[rank] = std::copysign(1.0, v[rank]);
     double length = std::abs(v[rank]);
     for (Index i = 0; i < rank; ++i) {
-      const double longer = std::hypot(length, v[i]);
+      const double longer = std::sqrt(length * length + v[i] * v[i]);
       const double c = longer > 0 ? length / longer : 0.0, s = longer > 0 ? v[i] / longer : 1.0;
-      for (Index j = 0; j < rows; ++j) {
-        const double own = j < rank ? turn[i * rank + j] : 0.0;
+      for (Index j = 0; j <= i; ++j) {
+        const double own = turn[i * rank + j];
         made[i * rows + j] = c * own - s * dropped[j];
         dropped[j] = s * own + c * dropped[j];
       }
+      made[i * rows + rank] = -s * dropped[rank];
+      dropped[rank] *= c;
       length = longer;
     }
   } else {
@@ -80,7 +81,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* known, const Real* r
   auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
   for (Index i = 0; known && i < rank; ++i)
     std::copy_n(known + i * rank, rank, plain.data() + i * rows);
-  const std::vector<double> v(residual, residual + task.rows());
+  const Array<double> v(residual, residual + task.rows());
   if (!sound<Real>(plain) || !sound<Real>(scaled) || !sound<Real>(drift) || !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
   Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold, kernels.small);

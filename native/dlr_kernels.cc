@@ -5,9 +5,6 @@
 namespace bayestream {
 namespace {
 
-// Register blocks are arrays of constant size; unrolled, they live in registers.
-#define UNROLL _Pragma("GCC unroll 8")
-
 constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
                                                         // that they do not compete for cache sets
 constexpr Index kNear = 1 << 14;                        // numbers of W in a dozen inputs
@@ -243,31 +240,6 @@ inline void add_inputs(const Patch& patch, const Real* a, const Real* w, const R
     }
     store(sums + t, sum);
   }
-}
-
-// Of vectors a and b, pair by pair, the sums of lanes kApart from each other: in lanes w with w & kApart
-// b's, in the others a's.
-template <Index kApart>
-inline Vec add_pairs(Vec a, Vec b) {
-  typedef decltype(a < b) Lanes;
-  Lanes low = {}, high = {};
-  for (Index w = 0; w < kWidth; ++w) {
-    low[w] = w & kApart ? kWidth + w - kApart : w;
-    high[w] = low[w] + kApart;
-  }
-  return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
-}
-
-// The sum of each of kWidth vectors, in order, from 2 kApart lanes' sums on.
-template <Index kApart = 1>
-inline Vec add_lanes(const Vec* vectors) {
-  Vec halves[kWidth / kApart / 2];
-  UNROLL for (Index i = 0; i < kWidth / kApart / 2; ++i)
-    halves[i] = add_pairs<kApart>(vectors[2 * i], vectors[2 * i + 1]);
-  if constexpr (2 * kApart < kWidth)
-    return add_lanes<2 * kApart>(halves);
-  else
-    return halves[0];
 }
 
 // Adds one part's sums to the matrices.

@@ -87,7 +87,7 @@ void turn(Index rank, Index rows, const double* plain, const double* drift, doub
     for (Index i = k + 1; i < rank; ++i) {
       const double weight = -pivot[i] * square;
       add(root + i * stride, weight, pivot, stride, k);
-      add(inverse + i * stride, weight, inverse + k * stride, stride);
+      add(inverse + i * stride, weight, inverse + k * stride, padded(k + 1));
       add(half + i * stride, weight, half + k * stride, stride);
     }
     for (Index t = 0; t < stride; t += kWidth) {
@@ -103,9 +103,11 @@ void turn(Index rank, Index rows, const double* plain, const double* drift, doub
     }
   double* row = root;  // no longer wanted
   for (Index i = 0; i < rank; ++i) {
-    for (Index t = 0; t < stride; t += kWidth)
-      store(row + t, combined(half + i * stride, across, 0, rank, stride, t));
-    for (Index j = 0; j < rank; ++j) gram[i * rows + j] = row[j];
+    for (Index t = 0; t <= i; t += kWidth) {
+      const Index terms = t + kWidth < rank ? t + kWidth : rank;  // of a triangle
+      store(row + t, combined(half + i * stride, across, 0, terms, stride, t));
+    }
+    for (Index j = 0; j <= i; ++j) gram[i * rows + j] = gram[j * rows + i] = row[j];
     for (Index j = rank; j < rows; ++j) gram[i * rows + j] = gram[j * rows + i] = half[i * stride + j];
   }
   for (Index i = rank; i < rows; ++i)
@@ -282,7 +284,8 @@ void least(Index n, const double* gram, double* vector, double* memory) {
       u[i] = u[i] * pivots[i] - (i + 1 < n ? ratios[i + 1] * u[i + 1] : 0);
       largest = max(largest, __builtin_fabs(u[i]));
     }
-    for (Index i = 0; i < n; ++i) u[i] /= largest;
+    const double scale = 1 / largest;
+    for (Index i = 0; i < n; ++i) u[i] *= scale;
   }
   for (Index k = n - 1; k >= 0; --k) {
     const double* v = reflections + k * stride;

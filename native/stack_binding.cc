@@ -54,7 +54,6 @@ ffi::Error put(ffi::Buffer<ffi::S32> slot, ffi::RemainingArgs given, ffi::Remain
   return ffi::Error::Success();
 }
 
-
 }  // namespace
 }  // namespace bayestream
 
