@@ -39,12 +39,12 @@ CENTRE, SPREAD = 90.0, 52.0
 _PATIENCE = 90.0  # seconds of a trial beyond which `quick` leaves it out
 # Milliseconds a step at 648,010 weights on one core, by method; LO-FI's at rank 10.
 COSTS = {
-    "lofi": 12,
+    "lofi": 14,
     "lofi_spherical": 12,
-    "fdekf": 4,
-    "vdekf": 3,
-    "replay_sgd": 6,
-    "laplace": 12,
+    "fdekf": 1.5,
+    "vdekf": 1.5,
+    "replay_sgd": 2,
+    "laplace": 6,
     "self_tuning": 125,
 }
 
@@ -116,10 +116,11 @@ def series(
 
 
 def _seconds(world: str, options: Mapping[str, Any], steps: int, every: int) -> float:
-    cost = COSTS[options["method"]]
+    cost, test = COSTS[options["method"]], 0.1
     if "lofi" in options["method"]:
-        cost *= (options["rank"] + 4) / 14
-    test = 3.0 if world.endswith("cnn") else 0.5
+        cost *= ((options["rank"] + 10) / 20) ** 2
+    if world.endswith("cnn"):
+        cost, test = cost + 4, 0.8
     if options["method"] == "self_tuning":
         test *= 12  # six networks, each with three activations to choose from
     return 2.0 + 1e-3 * cost * steps + test * steps / every

@@ -132,11 +132,20 @@ def _claim(claim: Claim, found: Judgement | None) -> str:
     text = f'{html.escape(claim.text)}<br><span class="soft">{html.escape(claim.source)}</span>'
     if found is None:
         return f'<tr><td>{text}<td><td class="soft" colspan="3">not run yet</tr>'
-    far = "" if math.isnan(found.difference) else f"{found.difference:+.1f}"
+    far = "" if math.isnan(found.difference) else _difference(found.difference)
     return (
         f"<tr><td>{text}<td>{html.escape(found.paper)}<td>{html.escape(found.ours)}"
         f'<td class="n">{far}<td class="verdict {found.verdict}">{found.verdict}</tr>'
     )
+
+
+def _difference(errors: float) -> str:
+    """In standard errors; between numbers that hardly vary there may be any number of them.
+
+    >>> _difference(-2.13), _difference(3e14)
+    ('-2.1', '> 99')
+    """
+    return f"{errors:+.1f}" if abs(errors) < 99 else "> 99" if errors > 0 else "< -99"
 
 
 def _table(name: str, rows: Rows) -> str:

@@ -51,22 +51,22 @@ class Line(NamedTuple):
 
 
 _BY_RANK = {
-    "lofi-diag": (12, 14, 20, 29, 80, 510),
-    "lofi-sph": (8, 10, 15, 26, 90, 810),
-    "sgd-rb": (33, 40, 55, 80, 100, 150),
-    "lrvga": (45, 90, 250, 520, 1200, 3800),
+    "lofi-diag": (7, 8, 11, 16, 36, 176),
+    "lofi-sph": (7, 8, 10, 17, 41, 225),
+    "sgd-rb": (27, 26, 45, 48, 50, 70),
+    "lrvga": (37, 77, 125, 256, 579, 2125),
 }
 LINES = (
-    Line("fdekf", None, 8),
-    Line("vdekf", None, 9),
-    Line("fcekf", None, 87),
+    Line("fdekf", None, 9),
+    Line("vdekf", None, 8),
+    Line("fcekf", None, 121),
     *(
         Line(method, rank, cost)
         for method, costs in _BY_RANK.items()
         for rank, cost in zip(RANKS, costs, strict=True)
     ),
-    Line("lofi-ls", 10, 27),
-    Line("self-tuning", None, 280),
+    Line("lofi-ls", 10, 17),
+    Line("self-tuning", None, 116),
 )
 METHODS = {"lofi-diag": "lofi", "lofi-sph": "lofi_spherical", "lrvga": "lrvga"}
 _PATIENCE = 15.0  # seconds of a trial beyond which `quick` leaves it out
