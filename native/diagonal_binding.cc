@@ -2,7 +2,6 @@
 // place.
 #include <memory>
 #include <type_traits>
-#include <vector>
 
 #include "host.h"
 #include "kernels.h"
@@ -32,20 +31,20 @@ void condition(DiagonalTask<Real> task, Layers<Real>& layers, const Real* residu
   Matrix spread(squared, 0.0);
   for (Index part = 0; part < parts; ++part)
     for (Index i = 0; i < squared; ++i) spread[i] += sums[part * squared + i];
-  const std::vector<double> v(residual, residual + rows);
+  const Array<double> v(residual, residual + rows);
   if (!sound<Real>(spread) || !sound<Real>(squares(v)) ||
       !sound<Real>(layers.squares(task.columns)))
     return innovation.refuse(rows, task.examples);
   const auto found = gain(
       0, rows, task.examples, v, threshold, [&] { return spread; },
-      [&](const std::vector<double>& in) {
+      [&](const Array<double>& in) {
         weigh(in, 0, rows, spread);
         layers.weigh(in);
       });
   innovation.accept(found.weights.data(), rows, found.trust);
-  const std::vector<Real> weights(found.weights.begin(), found.weights.end());
+  const Array<Real> weights(found.weights.begin(), found.weights.end());
   task.weights = weights.data();
-  std::vector<Real> inverse;
+  Array<Real> inverse;
   if (keeps_variance) {
     Matrix identity(squared, 0.0);
     for (Index i = 0; i < rows; ++i) identity[i * rows + i] = 1.0;

@@ -1,6 +1,5 @@
 // LO-FI's belief in memory, as XLA FFI calls: dlr_condition makes one step of it in place, and
 // dlr_spread says how much it doubts one example's outputs.
-#include <vector>
 
 #include "passes.h"
 
@@ -11,37 +10,47 @@ namespace {
 struct Mixing {
   Matrix made;  // (L + M + 1, L + M): how the new rows, and below them the mean's step, are made of Z
   Matrix gram;  // (L + M, L + M): W~ W~'
-  std::vector<double> weights;  // (M): of G in that step
-  std::vector<double> trust;    // (N): what G is multiplied by before
+  Array<double> weights;  // (M): of G in that step
+  Array<double> trust;    // (N): what G is multiplied by before
 };
 
 Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scaled,
-              const Matrix& drift, const std::vector<double>& residual, double threshold,
+              const Matrix& drift, const Array<double>& residual, double threshold,
               const SmallKernels& small) {
   // Alg. 3, l. 7-10: the mean moves by upsilon^-1 W~ (I + W~' upsilon^-1 W~)^-1 [0; v]. In terms of Z
   // there is nothing to turn: turn' (I + turn S turn')^-1 [0; v] is (I + S + q s W1' W1)^-1 [0; v].
   for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] += drift[i];
   const auto [weights, in, root] = gain(
       rank, rows, examples, residual, threshold, [&] { return scaled; },
-      [&](const std::vector<double>& in) {
+      [&](const Array<double>& in) {
         weigh(in, rank, rows, plain);
         weigh(in, rank, rows, scaled);
       });
   // l. 11-13: rotate W~ to its singular directions, largest first. Where one is dropped, the others
   // may be any of the same span: of a belief it makes no difference.
-  double* const memory = scratch<double>(small.memory(rank, rows));
+  double* const memory = scratch<Use::kMatrices, double>(small.memory(rank, rows));
   Matrix turn(rank * rank), gram(rows * rows), made((rows + 1) * rows);
   small.turn(rank, rows, plain.data(), drift.data(), turn.data(), gram.data(), memory);
-  const auto whole = [&](Index i, Index j) {
-    return i < rank && j < rank ? turn[i * rank + j] : i == j ? 1.0 : 0.0;
-  };
   if (rows == rank + 1) {
-    Matrix w(rows), turned(rows, 0.0);
-    small.least_last(rows, gram.data(), w.data(), memory);
-    for (Index i = 0; i < rows; ++i)
-      for (Index j = 0; j < rows; ++j) turned[j] += w[i] * whole(i, j);
-    for (Index i = 0; i < rows; ++i)
-      for (Index j = 0; j < rows; ++j) made[i * rows + j] = whole(i, j) - w[i] * turned[j];
+    // From G on, the dropped row turns with one of the others after another until it is that of the
+    // least eigenvalue; what they become of z is a lower triangle, as the turn is.
+    Matrix v(rows);
+    small.least(rows, gram.data(), v.data(), memory);
+    double* dropped = &made[rank * rows];
+    dropped[rank] = std::copysign(1.0, v[rank]);
+    double length = std::abs(v[rank]);
+    for (Index i = 0; i < rank; ++i) {
+      const double longer = std::sqrt(length * length + v[i] * v[i]);
+      const double c = longer > 0 ? length / longer : 0.0, s = longer > 0 ? v[i] / longer : 1.0;
+      for (Index j = 0; j <= i; ++j) {
+        const double own = turn[i * rank + j];
+        made[i * rows + j] = c * own - s * dropped[j];
+        dropped[j] = s * own + c * dropped[j];
+      }
+      made[i * rows + rank] = -s * dropped[rank];
+      dropped[rank] *= c;
+      length = longer;
+    }
   } else {
     Matrix v(rows * rows);
     small.eigenvectors(rows, gram.data(), v.data(), memory);
@@ -67,19 +76,19 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* known, const Real* r
   const Index rank = task.rank, rows = rank + task.rows();
   task.blocks = layers.blocks.data();
   task.known = known != nullptr;
-  task.triangular = task.size * rank >= kTurned;
+  task.triangular = rows == rank + 1 || task.size * rank >= kTurned;
 
   auto [plain, scaled, drift] = first_pass(task, kernels, parts, run);
   for (Index i = 0; known && i < rank; ++i)
     std::copy_n(known + i * rank, rank, plain.data() + i * rows);
-  const std::vector<double> v(residual, residual + task.rows());
+  const Array<double> v(residual, residual + task.rows());
   if (!sound<Real>(plain) || !sound<Real>(scaled) || !sound<Real>(drift) || !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
   Mixing mixed = mixing(rank, rows, task.examples, plain, scaled, drift, v, threshold, kernels.small);
   if (!sound<Real>(mixed.made)) return innovation.refuse(task.rows(), task.examples);
   innovation.accept(mixed.weights.data(), task.rows(), mixed.trust);
   if (!std::isinf(threshold)) layers.weigh(mixed.trust);
-  if (task.triangular) {
+  if (task.triangular && rows > rank + 1) {
     make_triangular(mixed.made.data(), rank, rows, rank);
     make_triangular(mixed.made.data() + rank * rows, task.rows(), rows, rank);
   }

@@ -5,17 +5,14 @@
 namespace bayestream {
 namespace {
 
-// Register blocks are arrays of constant size; unrolled, they live in registers.
-#define UNROLL _Pragma("GCC unroll 8")
-
 constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
                                                         // that they do not compete for cache sets
-constexpr Index kNear = 1 << 15;                        // numbers of W in a dozen inputs
+constexpr Index kNear = 1 << 14;                        // numbers of W in a dozen inputs
 constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
 constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
 constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
 constexpr Index kAcross = 64;                           // outputs of a patch
-constexpr Index kDepth = kTile / kAcross;               // its inputs, in the first pass
+constexpr Index kDepth = 4;                             // its inputs, in the first pass
 
 // Parameters of one layer handled at once: a few inputs' weights to a stretch of outputs. In a tile,
 // one input's lie `span` after another's, a whole number of vectors.
@@ -113,65 +110,75 @@ inline void write_row(const Task<Real>& task, const Patch& patch, Index m, Real*
   clear(g, patch.width, patch.span);
 }
 
-// Ask for rows of W that a later patch will read, so that they come while this one is worked on.
+// Ask for what a later patch will read of an array, so that it comes while this one is worked on.
+inline void prefetch(const Patch& patch, const Real* array) {
+  for (Index t = 0; t < patch.count; t += kLine)
+    __builtin_prefetch(array + patch.ahead + t, 0, 2);
+}
+// The same of rows of W.
 inline void prefetch(const Task<Real>& task, const Patch& patch, Index first, Index rows) {
-  for (Index l = first; l < first + rows; ++l) {
-    const Real* next = task.factor + l * task.size + patch.ahead;
-    for (Index t = 0; t < patch.count; t += kLine) __builtin_prefetch(next + t, 0, 2);
-  }
+  for (Index l = first; l < first + rows; ++l) prefetch(patch, task.factor + l * task.size);
 }
 
-// sums[i][j] += x_i y_j over `stop` parameters: one register block, its lanes added up at the end.
-// Of a block on the diagonal, where x and y are the same rows, only i >= j.
-template <Index kRows, Index kColumns, bool kDiagonal>
-__attribute__((noinline)) void multiply_block(const Real* x, const Real* y, Index stop,
-                                              Index stride, Real* sums) {
+// Where row i of a lower triangle begins.
+constexpr Index triangle(Index i) { return i * (i + 1) / 2; }
+
+// sums[i][j] += x_i w y_j over `stop` parameters, w being one unless kWeighed: one register block of
+// a triangle's rows from `first` on, its lanes added up at the end. Of a block on the diagonal, where
+// x and y are the same rows, only i >= j.
+template <Index kRows, Index kColumns, bool kDiagonal, bool kWeighed>
+__attribute__((noinline)) void multiply_block(const Real* x, const Real* w, const Real* y,
+                                              Index stop, Index first, Real* sums) {
+  const auto at = [&](Index i, Index j) { return sums + (i * first + triangle(i) + j) * kWidth; };
   Vec sum[kRows][kColumns];
   const auto each = [](auto visit) __attribute__((always_inline)) {
     UNROLL for (Index i = 0; i < kRows; ++i)
       UNROLL for (Index j = 0; j < kColumns; ++j)
         if (!kDiagonal || j <= i) visit(i, j);
   };
-  each([&](Index i, Index j) { sum[i][j] = load(sums + (i * stride + j) * kWidth); });
+  each([&](Index i, Index j) { sum[i][j] = load(at(i, j)); });
   for (Index t = 0; t < stop; t += kWidth) {
     Vec beside[kColumns];
     UNROLL for (Index j = 0; j < kColumns; ++j) beside[j] = load(y + j * kStride + t);
     UNROLL for (Index i = 0; i < kRows; ++i) {
-      const Vec row = load(x + i * kStride + t);
+      Vec row = load(x + i * kStride + t);
+      if (kWeighed) row *= load(w + t);
       UNROLL for (Index j = 0; j < kColumns; ++j)
         if (!kDiagonal || j <= i) sum[i][j] += row * beside[j];
     }
   }
-  each([&](Index i, Index j) { store(sums + (i * stride + j) * kWidth, sum[i][j]); });
+  each([&](Index i, Index j) { store(at(i, j), sum[i][j]); });
 }
 
-template <Index kRows>
-inline void multiply_rows(const Real* x, const Real* y, Index columns, bool lower, Index stop,
-                          Index stride, Real* sums) {
+template <Index kRows, bool kWeighed>
+inline void multiply_rows(const Real* tiles, Index first, const Real* w, Index stop, Real* sums) {
+  const Real* x = tiles + first * kStride;
   Index j = 0;
-  for (; j + kGroup <= columns; j += kGroup)
-    multiply_block<kRows, kGroup, false>(x, y + j * kStride, stop, stride, sums + j * kWidth);
-  const Real* rest = y + j * kStride;
+  for (; j + kGroup <= first; j += kGroup)
+    multiply_block<kRows, kGroup, false, kWeighed>(x, w, tiles + j * kStride, stop, first,
+                                                   sums + j * kWidth);
+  const Real* rest = tiles + j * kStride;
   Real* to = sums + j * kWidth;
-  if (lower) return multiply_block<kRows, kRows, true>(x, rest, stop, stride, to);
-  switch (columns - j) {
-    case 4: return multiply_block<kRows, 4, false>(x, rest, stop, stride, to);
-    case 3: return multiply_block<kRows, 3, false>(x, rest, stop, stride, to);
-    case 2: return multiply_block<kRows, 2, false>(x, rest, stop, stride, to);
-    case 1: return multiply_block<kRows, 1, false>(x, rest, stop, stride, to);
+  switch (first - j) {
+    case 4: multiply_block<kRows, 4, false, kWeighed>(x, w, rest, stop, first, to); break;
+    case 3: multiply_block<kRows, 3, false, kWeighed>(x, w, rest, stop, first, to); break;
+    case 2: multiply_block<kRows, 2, false, kWeighed>(x, w, rest, stop, first, to); break;
+    case 1: multiply_block<kRows, 1, false, kWeighed>(x, w, rest, stop, first, to); break;
   }
+  multiply_block<kRows, kRows, true, kWeighed>(x, w, x, stop, first, sums + first * kWidth);
 }
 
-// sums (rows, stride) += x y', for tiles x of one group of rows and y of `columns`. If `lower`,
-// y has one more group, the rows of x (unscaled), and of that product the triangle is wanted.
-inline void multiply(const Real* x, Index rows, const Real* y, Index columns, bool lower,
-                     Index stop, Index stride, Real* sums) {
+// Of a triangle of sums, a group of rows: tiles from `first` on times all tiles up to themselves.
+template <bool kWeighed>
+inline void multiply(const Real* tiles, Index first, Index rows, const Real* w, Index stop,
+                     Real* sums) {
+  Real* to = sums + triangle(first) * kWidth;
   switch (rows) {
-    case 5: return multiply_rows<5>(x, y, columns, lower, stop, stride, sums);
-    case 4: return multiply_rows<4>(x, y, columns, lower, stop, stride, sums);
-    case 3: return multiply_rows<3>(x, y, columns, lower, stop, stride, sums);
-    case 2: return multiply_rows<2>(x, y, columns, lower, stop, stride, sums);
-    case 1: return multiply_rows<1>(x, y, columns, lower, stop, stride, sums);
+    case 5: return multiply_rows<5, kWeighed>(tiles, first, w, stop, to);
+    case 4: return multiply_rows<4, kWeighed>(tiles, first, w, stop, to);
+    case 3: return multiply_rows<3, kWeighed>(tiles, first, w, stop, to);
+    case 2: return multiply_rows<2, kWeighed>(tiles, first, w, stop, to);
+    case 1: return multiply_rows<1, kWeighed>(tiles, first, w, stop, to);
   }
 }
 
@@ -180,80 +187,84 @@ Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
   return task.examples * (2 * task.rank + task.examples) * padded(block.outputs);
 }
 
-// Where the first pass keeps its sums and its tiles.
-struct GramMemory {
-  Index low, high;               // L and M
-  Real *plain, *scaled, *drift;  // (L, L) vectors each
-  Real *cross, *cross_scaled;    // (L, M) vectors each: rows without structure
-  Real *own, *own_scaled;        // (M, M) vectors each: rows without structure
-  Real* by_output;               // layer by layer, (N, 2 L + N, outputs, padded)
-  Real* z;                       // tiles (L, kStride); all that is before them is sums
-  Real* g;                       // tiles (M, kStride)
-  Real *x_scaled, *x_late;       // a group of rows, times 1 / upsilon' and times `late`
+// Where both passes keep their tiles.
+struct Tiles {
+  Waiting* now;
+  Real* z;  // (L + M, kStride), of z and G
   Real* end;
 
-  GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), high(task.rows()) {
-    end = aligned(memory);
+  Tiles(const Task<Real>& task, Real* memory)
+      : now(reinterpret_cast<Waiting*>(aligned(memory))),
+        z(aligned(memory) + sizeof(Waiting) / sizeof(Real)),
+        end(z + (task.rank + task.rows()) * kStride) {}
+};
+
+// Where the first pass keeps its sums.
+struct GramMemory {
+  Index low, all;                // L and L + M
+  Real *plain, *scaled;          // triangles of vectors (L + M): of G, rows without structure
+  Real* drift;                   // a triangle of vectors (L)
+  Real* by_output;               // layer by layer, (N, 2 L + N, outputs, padded)
+  Real* end;
+
+  GramMemory(const Task<Real>& task, Real* memory) : low(task.rank), all(low + task.rows()) {
+    end = memory;
     const auto take = [&](Index count) {
       Real* taken = end;
       end += count;
       return taken;
     };
-    plain = take(low * low * kWidth);
-    scaled = take(low * low * kWidth);
-    drift = take(low * low * kWidth);
-    cross = take(low * high * kWidth);
-    cross_scaled = take(low * high * kWidth);
-    own = take(high * high * kWidth);
-    own_scaled = take(high * high * kWidth);
+    plain = take(triangle(all) * kWidth);
+    scaled = take(triangle(all) * kWidth);
+    drift = take(triangle(low) * kWidth);
     by_output = end;
     for (Index b = 0; b < task.block_count; ++b) take(by_output_size(task, task.blocks[b]));
-    z = take(low * kStride);
-    g = take(high * kStride);
-    x_scaled = take(kGroup * kStride);
-    x_late = take(kGroup * kStride);
   }
 };
 
-Index gram_memory(const Task<Real>& task) {
-  return GramMemory(task, nullptr).end - static_cast<Real*>(nullptr) + kLine;
-}
-
-// sums[t] += sum_d a_d x[d][t] over a patch's inputs.
-inline void add_inputs(const Patch& patch, const Real* a, const Real* x, Real* sums) {
+// sums[t] += sum_d a_d w[d][t] x[d][t] over a patch's inputs; where there are fewer, with zeros for
+// a_d. Without w it is one.
+inline void add_inputs(const Patch& patch, const Real* a, const Real* w, const Real* x,
+                       Real* sums) {
+  Vec weight[kDepth];
+  Index at[kDepth];
+  UNROLL for (Index d = 0; d < kDepth; ++d) {
+    weight[d] = Vec{} + (d < patch.depth ? a[d] : Real(0));
+    at[d] = (d < patch.depth ? d : 0) * patch.span;
+  }
   for (Index t = 0; t < patch.span; t += kWidth) {
     Vec sum = load(sums + t);
-    for (Index d = 0; d < patch.depth; ++d) sum += a[d] * load(x + d * patch.span + t);
+    UNROLL for (Index d = 0; d < kDepth; ++d) {
+      const Vec scaled = w ? weight[d] * load(w + at[d] + t) : weight[d];
+      sum += scaled * load(x + at[d] + t);
+    }
     store(sums + t, sum);
   }
 }
 
 // Adds one part's sums to the matrices.
 void finish(const Task<Real>& task, Index part, const GramMemory& from, const Grams& grams) {
-  const Index low = from.low, high = from.high, all = low + high;
-  for (Index i = 0; i < low; ++i) {
-    for (Index j = 0; j <= i; ++j) {
-      grams.plain[i * all + j] += add_lanes(from.plain + (i * low + j) * kWidth);
-      grams.scaled[i * all + j] += add_lanes(from.scaled + (i * low + j) * kWidth);
-      grams.drift[i * all + j] += add_lanes(from.drift + (i * low + j) * kWidth);
-    }
-    for (Index m = 0; m < high; ++m) {
-      grams.plain[(low + m) * all + i] += add_lanes(from.cross + (i * high + m) * kWidth);
-      grams.scaled[(low + m) * all + i] += add_lanes(from.cross_scaled + (i * high + m) * kWidth);
-    }
+  const Index low = from.low, all = from.all, half = triangle(all);
+  // Many vectors at once, since one alone would wait for itself; what lies beyond the last is ours.
+  Real* sums = from.plain;
+  for (Index t = 0; t < 2 * half + triangle(low); t += kWidth) {
+    Vec vectors[kWidth];
+    for (Index w = 0; w < kWidth; ++w) vectors[w] = load(sums + (t + w) * kWidth);
+    store(sums + t, add_lanes(vectors));
   }
-  for (Index i = 0; i < high; ++i)
+  for (Index i = 0; i < all; ++i)
     for (Index j = 0; j <= i; ++j) {
-      double* plain = grams.plain + (low + i) * all + low + j;
-      grams.scaled[(low + i) * all + low + j] += add_lanes(from.own_scaled + (i * high + j) * kWidth);
-      *plain += add_lanes(from.own + (i * high + j) * kWidth);
+      const Index to = i * all + j, at = triangle(i) + j;
+      grams.plain[to] += sums[at];
+      grams.scaled[to] += sums[half + at];
+      if (i < low) grams.drift[to] += sums[2 * half + at];
     }
   const Real* home = from.by_output;
   for (Index b = 0; b < task.block_count; ++b) {
     const Block<Real>& block = task.blocks[b];
     if (!block.structured()) continue;
     const Index lines = 2 * low + task.examples, outputs = padded(block.outputs);
-    for (Index m = 0; m < high; ++m) {
+    for (Index m = 0; m < all - low; ++m) {
       const Index n = m / task.columns;
       const Real* delta = block.deltas + m * block.outputs;
       const Real* sums = home + n * lines * outputs;
@@ -278,13 +289,15 @@ void finish(const Task<Real>& task, Index part, const GramMemory& from, const Gr
 }
 
 void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const Grams& grams) {
-  const GramMemory to(task, memory);
-  const Index low = to.low, high = to.high;
+  const Tiles tiles(task, memory);
+  const GramMemory to(task, tiles.end);
+  const Index low = to.low, all = to.all;
   const bool scaling = !task.spherical(), drifting = scaling && task.drift != 0;
-  alignas(64) Waiting now;
-  clear(to.plain, 0, to.z - to.plain);
+  Waiting& now = *tiles.now;
+  clear(to.plain, 0, to.end - to.plain);
   for_patches(task, part, parts, kDepth, kAcross, [&](const Patch& patch) {
     settle(task, patch, now);
+    if (scaling) prefetch(patch, task.diag);
     const Block<Real>& block = *patch.block;
     const Index stop = patch.depth * patch.span, outputs = padded(block.outputs);
     Real* home = to.by_output + patch.output;
@@ -295,69 +308,54 @@ void gram(const Task<Real>& task, Index part, Index parts, Real* memory, const G
     const auto activations = [&](Index n) { return block.activations + n * block.inputs + patch.input; };
 
     for (Index l = 0; l < low; ++l)
-      read_row(patch, task.factor + l * task.size, now, to.z + l * kStride);
-    for (Index m = 0; !block.structured() && m < high; ++m)
-      write_row(task, patch, m, to.g + m * kStride);
+      read_row(patch, task.factor + l * task.size, now, tiles.z + l * kStride);
     for (Index l = 0; l < low; l += kGroup) {
       const Index group = min(kGroup, low - l);
-      const Real* z = to.z + l * kStride;
-      prefetch(task, patch, l, group);
-      for (Index i = 0; i < group; ++i) {
-        if (scaling) scale(to.x_scaled + i * kStride, now.inverse, z + i * kStride, stop);
-        if (drifting) scale(to.x_late + i * kStride, now.late, z + i * kStride, stop);
-      }
-      Index at = l * low * kWidth;
-      if (!task.known) multiply(z, group, to.z, l, true, stop, low, to.plain + at);
-      if (scaling) multiply(to.x_scaled, group, to.z, l, true, stop, low, to.scaled + at);
-      if (drifting) multiply(to.x_late, group, to.z, l, true, stop, low, to.drift + at);
-      if (!block.structured()) {
-        at = l * high * kWidth;
-        multiply(z, group, to.g, high, false, stop, high, to.cross + at);
-        if (scaling)
-          multiply(to.x_scaled, group, to.g, high, false, stop, high, to.cross_scaled + at);
-        continue;
-      }
-      for (Index n = 0; n < task.examples; ++n)
-        for (Index i = 0; i < group; ++i) {
-          add_inputs(patch, activations(n), z + i * kStride, sums(n, 2 * (l + i)));
-          if (scaling)
-            add_inputs(patch, activations(n), to.x_scaled + i * kStride, sums(n, 2 * (l + i) + 1));
-        }
+      if (!block.structured()) prefetch(task, patch, l, group);
+      if (!task.known) multiply<false>(tiles.z, l, group, nullptr, stop, to.plain);
+      if (scaling) multiply<true>(tiles.z, l, group, now.inverse, stop, to.scaled);
+      if (drifting) multiply<true>(tiles.z, l, group, now.late, stop, to.drift);
     }
-    for (Index m = 0; !block.structured() && m < high; m += kGroup) {
-      const Index group = min(kGroup, high - m), at = m * high * kWidth;
-      const Real* g = to.g + m * kStride;
-      for (Index i = 0; scaling && i < group; ++i)
-        scale(to.x_scaled + i * kStride, now.inverse, g + i * kStride, stop);
-      multiply(g, group, to.g, m, true, stop, high, to.own + at);
-      if (scaling) multiply(to.x_scaled, group, to.g, m, true, stop, high, to.own_scaled + at);
+    if (!block.structured()) {
+      for (Index r = low; r < all; ++r) write_row(task, patch, r - low, tiles.z + r * kStride);
+      for (Index r = low; r < all; r += kGroup) {
+        const Index group = min(kGroup, all - r);
+        multiply<false>(tiles.z, r, group, nullptr, stop, to.plain);
+        if (scaling) multiply<true>(tiles.z, r, group, now.inverse, stop, to.scaled);
+      }
+      return;
     }
-    for (Index n = 0; scaling && block.structured() && n < task.examples; ++n)
+    for (Index l = 0; l < low; ++l) {
+      prefetch(task, patch, l, 1);  // a few lines at a time: many at once make each other wait
+      const Real* z = tiles.z + l * kStride;
+      for (Index n = 0; n < task.examples; ++n) {
+        add_inputs(patch, activations(n), nullptr, z, sums(n, 2 * l));
+        if (scaling) add_inputs(patch, activations(n), now.inverse, z, sums(n, 2 * l + 1));
+      }
+    }
+    for (Index n = 0; scaling && n < task.examples; ++n)
       for (Index n2 = 0; n2 <= n; ++n2) {
         Real products[kDepth];
         for (Index d = 0; d < patch.depth; ++d) products[d] = activations(n)[d] * activations(n2)[d];
-        add_inputs(patch, products, now.inverse, sums(n, 2 * low + n2));
+        add_inputs(patch, products, nullptr, now.inverse, sums(n, 2 * low + n2));
       }
   });
   finish(task, part, to, grams);
 }
 
-Index rotate_memory(const Task<Real>& task) {
-  return (task.rank + task.rows() + 1 + kMixed) * kStride + kLine;
-}
-
 // What new rows are made of: W's part from z; G's from the mixed deltas or, without structure, from
-// tiles that follow z.
+// its tiles.
 struct Sources {
-  const Real* z;            // (terms, kStride); those before the first are not wanted
+  const Real* z;            // (rank, kStride), of which the first `terms` are wanted
+  const Real* g;            // (rows, kStride), no rows if there is structure
   const Real* mix;          // (lines, L + M)
   const Real* fresh;        // (examples, lines, outputs), at the patch's first output, or null
   const Real* activations;  // one for each example, `inputs` apart
-  Index first, terms, all, examples, lines, inputs, outputs;
+  Index terms, rank, rows, all, examples, lines, inputs, outputs;
 
-  BAYESTREAM_INLINE Sources from(Index term) const {
+  BAYESTREAM_INLINE Sources up_to(Index term) const {
     Sources fewer = *this;
-    fewer.first = term;
+    fewer.terms = max(0, min(term, rank));
     return fewer;
   }
 };
@@ -368,7 +366,6 @@ template <Index kRows, bool kSquares>
 __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index t, Real* out,
                                          Index stride) {
   Vec sum[kRows][kVectors];
-  const Real *mix = from.mix + first * from.all, *z = from.z + t;
   const bool mixed = from.fresh != nullptr;
   const Real* fresh = mixed ? from.fresh + first * from.outputs + t : nullptr;
   UNROLL for (Index i = 0; i < kRows; ++i)
@@ -381,14 +378,18 @@ __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index
       UNROLL for (Index j = 0; j < kVectors; ++j)
         sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
   }
-  for (Index l = from.first; l < from.terms; ++l) {
-    Vec old[kVectors];
-    UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(z + l * kStride + j * kWidth);
-    UNROLL for (Index i = 0; i < kRows; ++i) {
-      const Real weight = mix[i * from.all + l];
-      UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += weight * old[j];
+  const auto add_tiles = [&](const Real* tile, Index count, const Real* mix)
+      __attribute__((always_inline)) {
+    for (Index l = 0; l < count; ++l, ++mix, tile += kStride) {
+      Vec old[kVectors];
+      UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(tile + j * kWidth);
+      UNROLL for (Index i = 0; i < kRows; ++i)
+        UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += mix[i * from.all] * old[j];
     }
-  }
+  };
+  const Real* mix = from.mix + first * from.all;
+  add_tiles(from.z + t, from.terms, mix);
+  add_tiles(from.g + t, from.rows, mix + from.rank);
   UNROLL for (Index j = 0; j < kVectors; ++j) {
     Real* to = out + j * kWidth;
     if (kSquares) {
@@ -417,24 +418,31 @@ inline void mix_rows(Index rows, const Sources& from, Index first, Index t, Real
 void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
   constexpr Index kSpan = kVectors * kWidth;  // of a register block
   const Index rank = task.rank, rows = task.rows(), lines = task.lines();
-  Real* z = aligned(memory);                  // (L + M, kStride)
-  Real* moved = z + (rank + rows) * kStride;  // (kStride): the mean's row
-  Real* spare = moved + kStride;              // (kMixed, kStride): a patch's end
-  alignas(64) Waiting now;
+  const Tiles tiles(task, memory);
+  Waiting& now = *tiles.now;
+  Real *z = tiles.z, *g = z + rank * kStride;
+  Real* moved = tiles.end;        // (kStride): the mean's row
+  Real* spare = moved + kStride;  // (kMixed, kStride): a patch's end
+  const bool ready = parts == 1 && task.whole();
   for_patches(task, part, parts, 1, kAcross, [&](const Patch& patch) {
-    settle(task, patch, now);
     const Block<Real>& block = *patch.block;
     const Index begin = patch.begin(0);
-    for (Index l = 0; l < rank; ++l)
-      read_row(patch, task.factor + l * task.size, now, z + l * kStride);
+    if (!ready) {
+      settle(task, patch, now);
+      if (!task.spherical()) prefetch(patch, task.diag);
+      prefetch(patch, task.mean);
+      for (Index l = 0; l < rank; ++l)
+        read_row(patch, task.factor + l * task.size, now, z + l * kStride);
+    }
     const bool structured = block.structured();
-    for (Index m = 0; !structured && m < rows; ++m)
-      write_row(task, patch, m, z + (rank + m) * kStride);
-    const Sources from{z, task.mix, structured ? block.fresh + patch.output : nullptr,
-                       block.activations + patch.input, 0, structured ? rank : rank + rows,
+    for (Index m = 0; !structured && m < rows; ++m) write_row(task, patch, m, g + m * kStride);
+    const Sources from{z, g, task.mix, structured ? block.fresh + patch.output : nullptr,
+                       block.activations + patch.input, rank, rank, structured ? 0 : rows,
                        rank + rows, task.examples, lines, block.inputs, block.outputs};
-    // The first z of the i-th of some rows.
-    const auto first = [&](Index i) { return task.triangular ? min(i, rank) : 0; };
+    // Of `count` rows, the last of which may have all z, those up to the i-th.
+    const auto some_of = [&](Index count, Index i) {
+      return task.triangular ? from.up_to(rank - count + i) : from;
+    };
     for (Index t = 0; t < patch.width; t += kSpan) {
       const Index left = patch.width - t;
       for (Index r = 0; r < rank; r += kMixed) {
@@ -442,15 +450,16 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
         Real* to = task.factor + r * task.size + begin + t;
         if (t == 0) prefetch(task, patch, r, some);
         if (left >= kSpan) {
-          mix_rows<false>(some, from.from(first(r)), r, t, to, task.size);
+          mix_rows<false>(some, some_of(rank, r + some), r, t, to, task.size);
         } else {  // by way of `spare`, since a register block reaches beyond the patch
-          mix_rows<false>(some, from.from(first(r)), r, t, spare, kStride);
+          mix_rows<false>(some, some_of(rank, r + some), r, t, spare, kStride);
           for (Index i = 0; i < some; ++i) copy(to + i * task.size, spare + i * kStride, left);
         }
       }
-      for (Index r = rank; r < lines - 1; r += kMixed)
-        mix_rows<true>(min(kMixed, lines - 1 - r), from.from(first(r - rank)), r, t, now.diag + t,
-                       0);
+      for (Index r = 0; r < lines - 1 - rank; r += kMixed) {
+        const Index some = min(kMixed, lines - 1 - rank - r);
+        mix_rows<true>(some, some_of(rows, r + some), rank + r, t, now.diag + t, 0);
+      }
       mix_rows<false>(1, from, lines - 1, t, moved + t, kStride);
     }
     if (!task.spherical()) copy(task.diag + begin, now.diag, patch.width);
@@ -460,10 +469,16 @@ void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {
   });
 }
 
+Index memory(const Task<Real>& task) {
+  const Tiles tiles(task, nullptr);
+  const Index spare = (1 + kMixed) * kStride, sums = GramMemory(task, tiles.end).end - tiles.end;
+  return tiles.end - static_cast<Real*>(nullptr) + max(sums, spare) + kWidth * kWidth + kLine;
+}
+
 }  // namespace
 
 Kernels<REAL> BAYESTREAM_NAME(VARIANT, dlr, REAL)() {
-  return {gram_memory, gram, rotate_memory, rotate, BAYESTREAM_NAME(VARIANT, small, REAL)()};
+  return {memory, gram, rotate, BAYESTREAM_NAME(VARIANT, small, REAL)()};
 }
 
 }  // namespace bayestream

@@ -7,8 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
+#include "arrays.h"
 #include "kernels.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -121,8 +121,8 @@ Index place(const Argument& argument, Index own, const Result& result, Index b) 
 // example after example; a block wants its own rows.
 template <typename Real>
 struct Layers {
-  std::vector<Block<Real>> blocks;
-  std::vector<std::vector<Real>> packed;
+  Array<Block<Real>> blocks;
+  Array<Array<Real>> packed;
 
   // `layout` is inputs, outputs, layer by layer. Layers of fewer outputs than `least` would be
   // visited in runs too short; their rows are written out, neighbours' as one.
@@ -140,7 +140,7 @@ struct Layers {
       for (end = l + 1; written(l) && end < layers && written(end); ++end)
         size += layout[2 * end] * layout[2 * end + 1];
       const Index in = written(l) ? 1 : layout[2 * l], out = size / in;
-      std::vector<Real> a(examples * in, Real(1)), d(rows * out);
+      Array<Real> a(examples * in, Real(1)), d(rows * out);
       if (written(l)) {
         Index at = 0;
         for (Index k = l; k < end; ++k) {
@@ -170,11 +170,11 @@ struct Layers {
   }
 
   // The squared length of every row of G.
-  std::vector<double> squares(Index columns) const {
-    std::vector<double> sums;
+  Array<double> squares(Index columns) const {
+    Array<double> sums;
     for (const Block<Real>& block : blocks) {
-      const std::vector<Real>& a = packed[2 * (&block - blocks.data())];
-      const std::vector<Real>& d = packed[2 * (&block - blocks.data()) + 1];
+      const Array<Real>& a = packed[2 * (&block - blocks.data())];
+      const Array<Real>& d = packed[2 * (&block - blocks.data()) + 1];
       const Index rows = d.size() / block.outputs;
       sums.resize(rows, 0.0);
       for (Index m = 0; m < rows; ++m) {
@@ -194,7 +194,7 @@ struct Layers {
   }
 
   // Each example's rows times its trust.
-  void weigh(const std::vector<double>& trust) {
+  void weigh(const Array<double>& trust) {
     for (std::size_t b = 0; b < blocks.size(); ++b)
       for (std::size_t n = 0; n < trust.size(); ++n)
         for (Index i = 0; i < blocks[b].inputs; ++i)

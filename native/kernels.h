@@ -21,6 +21,8 @@ namespace bayestream {
 
 using Index = std::int64_t;
 
+constexpr Index kTile = 512;  // parameters handled at once
+
 // G over a layer's slice of the parameters: row (n, k) is activations[n] (x) deltas[n, k].
 template <typename Real>
 struct Block {
@@ -46,10 +48,14 @@ struct Task {
   Real* factor;     // (L, P)
   bool known;       // whether W W' need not be summed
   const Real* mix;  // second pass, (lines, L + M): the new rows in terms of Z
-  bool triangular;  // whether row i of those kept, and of those dropped, has no z before the i-th
+  bool triangular;  // whether of those kept, and of those dropped, each has a z less than the next
 
   BAYESTREAM_INLINE Index rows() const { return examples * columns; }  // M, of G
   BAYESTREAM_INLINE bool spherical() const { return diag == nullptr; }
+  // Whether all there is fits in one tile, so that the second pass finds it where the first left it.
+  BAYESTREAM_INLINE bool whole() const {
+    return block_count == 1 && !blocks[0].structured() && size <= kTile;
+  }
   // New rows: those kept, those dropped, the mean's.
   BAYESTREAM_INLINE Index lines() const { return rank + (spherical() ? 0 : rows()) + 1; }
 };
@@ -61,8 +67,6 @@ struct Grams {
   double* drift;   // (L + M, L + M), only W's part: q s W1 W1', W1 = sqrt(power) W
 };
 
-constexpr Index kTile = 256;  // parameters handled at once
-
 // What is made of the sums between the passes: matrices of a few dozen rows, (L + M, L + M) unless
 // another size is given, of which a lower triangle is read and all is written.
 struct SmallKernels {
@@ -73,17 +77,17 @@ struct SmallKernels {
                double* gram, double* memory);
   // The eigenvectors of a gram (n, n), one a row, largest eigenvalue first.
   void (*eigenvectors)(Index n, const double* gram, double* vectors, double* memory);
-  // w (n), such that the last row of I - w w' is the eigenvector of a gram's (n, n) least eigenvalue.
-  void (*least_last)(Index n, const double* gram, double* w, double* memory);
+  // The eigenvector (n) of a gram's (n, n) least eigenvalue.
+  void (*least)(Index n, const double* gram, double* vector, double* memory);
 };
 
-// One instruction set's versions of the passes. `memory` belongs to one thread.
+// One instruction set's versions of the passes. `memory` belongs to one thread, and is to the second
+// pass as the first left it.
 template <typename Real>
 struct Kernels {
-  Index (*gram_memory)(const Task<Real>&);  // how many numbers
+  Index (*memory)(const Task<Real>&);  // how many numbers
   // Adds to the matrices, which belong to one thread too.
   void (*gram)(const Task<Real>&, Index part, Index parts, Real* memory, const Grams&);
-  Index (*rotate_memory)(const Task<Real>&);
   void (*rotate)(const Task<Real>&, Index part, Index parts, Real* memory);
   SmallKernels small;
 };

@@ -1,5 +1,6 @@
 // The two passes over a belief's arrays and what goes from one to the other, for all threads.
 #pragma once
+#include <functional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -28,8 +29,9 @@ auto binding() {
       ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Attr<ffi::Span<const std::int64_t>>("layout"));
 }
 
-// Memory for one pass, of the thread that asks for it, until it asks again.
-template <typename Real>
+// Memory for one use, of the thread that asks for it, until it asks again.
+enum class Use { kPasses, kMatrices };
+template <Use kUse, typename Real>
 Real* scratch(Index count) {
   thread_local std::vector<Real> memory;
   if (static_cast<Index>(memory.size()) < count) memory.resize(count);
@@ -45,13 +47,14 @@ template <typename Real>
 Sums first_pass(const Task<Real>& task, const Kernels<Real>& kernels, Index parts,
                 const Runner& run) {
   const Index rows = task.rank + task.rows(), squared = rows * rows;
-  const Index needed = kernels.gram_memory(task);
-  Real* const memory = scratch<Real>(needed * parts);
+  const Index needed = kernels.memory(task);
+  Real* const memory = scratch<Use::kPasses, Real>(needed * parts);
   Matrix plain(squared * parts, 0.0), scaled(plain), drift(plain);
-  run(parts, [&](Index part) {
+  const auto work = [&](Index part) {
     kernels.gram(task, part, parts, memory + part * needed,
                  {&plain[part * squared], &scaled[part * squared], &drift[part * squared]});
-  });
+  };
+  run(parts, std::ref(work));  // by reference, or it would be copied to the heap
   for (Matrix* gram : {&plain, &scaled, &drift}) {
     for (Index i = squared; i < squared * parts; ++i) (*gram)[i % squared] += (*gram)[i];
     gram->resize(squared);
@@ -64,12 +67,12 @@ template <typename Real>
 void second_pass(Task<Real> task, Layers<Real>& layers, const Matrix& made,
                  const Kernels<Real>& kernels, Index parts, const Runner& run) {
   const Index rank = task.rank, rows = rank + task.rows(), lines = task.lines();
-  const std::vector<Real> mix(made.begin(), made.end());
+  const Array<Real> mix(made.begin(), made.end());
   task.mix = mix.data();
-  std::vector<std::vector<Real>> fresh;
+  Array<Array<Real>> fresh;
   for (Block<Real>& block : layers.blocks) {
     if (!block.structured()) continue;
-    std::vector<Real> mixed(task.examples * lines * block.outputs + kTile, Real(0));
+    Array<Real> mixed(task.examples * lines * block.outputs + kTile, Real(0));
     for (Index m = 0; m < task.rows(); ++m)
       for (Index i = 0; i < lines; ++i) {
         const Real weight = static_cast<Real>(made[i * rows + rank + m]);
@@ -80,11 +83,12 @@ void second_pass(Task<Real> task, Layers<Real>& layers, const Matrix& made,
     fresh.push_back(std::move(mixed));
     block.fresh = fresh.back().data();
   }
-  const Index room = kernels.rotate_memory(task);
-  Real* const own = scratch<Real>(room * parts);
-  run(parts, [&](Index part) {
-    kernels.rotate(task, part, parts, own + part * room);
-  });
+  const Index needed = kernels.memory(task);
+  Real* const memory = scratch<Use::kPasses, Real>(needed * parts);
+  const auto work = [&](Index part) {
+    kernels.rotate(task, part, parts, memory + part * needed);
+  };
+  run(parts, std::ref(work));
 }
 
 }  // namespace bayestream

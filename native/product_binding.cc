@@ -1,7 +1,6 @@
 // row_products: x diag(w) y' of a few long rows, as an XLA FFI call.
 #include <memory>
 #include <type_traits>
-#include <vector>
 
 #include "host.h"
 #include "kernels.h"
@@ -30,7 +29,7 @@ ffi::Error row_products(ffi::ThreadPool pool, ffi::Buffer<kType> x, ffi::Buffer<
                                  x.typed_data() + place(x, 2, *out, b),
                                  y.typed_data() + place(y, 2, *out, b),
                                  weights.typed_data() + place(weights, 1, *out, b)};
-    std::vector<double> found(sums * parts, 0.0);
+    Array<double> found(sums * parts, 0.0);
     run(parts, [&](Index part) {
       const std::unique_ptr<Real[]> memory(new Real[kernels.memory(task)]);
       kernels.products(task, size * part / parts, size * (part + 1) / parts, memory.get(),

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <vector>
 
+#include "arrays.h"
 #include "kernels.h"
 
 namespace bayestream {
 
-using Matrix = std::vector<double>;
+using Matrix = Array<double>;
 
 // The Cholesky factor of I + S in the lower triangle of `s`, in place. Every pivot of I plus a
 // positive semi-definite matrix is at least 1; rounding that says less is put right.
@@ -49,11 +49,13 @@ inline void solve_upper(const Matrix& l, Index n, double* b, Index columns) {
 template <typename Real>
 bool sound(const Matrix& sums) {
   static const double limit = std::pow(static_cast<double>(std::numeric_limits<Real>::max()), 0.8);
-  return std::all_of(sums.begin(), sums.end(), [](double x) { return std::abs(x) < limit; });
+  Index bad = 0;  // counted to the end, since vectors do not stop early
+  for (const double x : sums) bad += std::abs(x) < limit ? 0 : 1;
+  return bad == 0;
 }
 
-inline std::vector<double> squares(const std::vector<double>& values) {
-  std::vector<double> squared(values);
+inline Array<double> squares(const Array<double>& values) {
+  Array<double> squared(values);
   for (double& x : squared) x *= x;
   return squared;
 }
@@ -61,9 +63,9 @@ inline std::vector<double> squares(const std::vector<double>& values) {
 // The trust in each example: W = (1 + e^2 / (c^2 V))^-1/2, where `root` is the Cholesky factor of a
 // matrix whose last M rows and columns are I + G' sigma G beyond what comes before them, so that its
 // own last rows are a factor of that.
-inline std::vector<double> trust(const Matrix& root, Index n, const std::vector<double>& residual,
+inline Array<double> trust(const Matrix& root, Index n, const Array<double>& residual,
                                  Index examples, double threshold) {
-  std::vector<double> found(examples, 1.0);
+  Array<double> found(examples, 1.0);
   if (std::isinf(threshold)) return found;
   const Index rows = static_cast<Index>(residual.size()), before = n - rows;
   const Index columns = rows / std::max<Index>(examples, 1);
@@ -78,7 +80,7 @@ inline std::vector<double> trust(const Matrix& root, Index n, const std::vector<
         own[i * columns + j] = sum;
       }
     cholesky_of_identity_plus(own, columns);
-    std::vector<double> white(residual.begin() + e * columns, residual.begin() + (e + 1) * columns);
+    Array<double> white(residual.begin() + e * columns, residual.begin() + (e + 1) * columns);
     solve_lower(own, columns, white.data(), 1);
     double square = 0.0;
     for (double x : white) square += x * x;
@@ -88,7 +90,7 @@ inline std::vector<double> trust(const Matrix& root, Index n, const std::vector<
 }
 
 // Rows and columns of a lower triangle, from `first` on, times the trust in their example.
-inline void weigh(const std::vector<double>& trust, Index first, Index n, Matrix& gram) {
+inline void weigh(const Array<double>& trust, Index first, Index n, Matrix& gram) {
   const Index columns = (n - first) / std::max<Index>(static_cast<Index>(trust.size()), 1);
   const auto of = [&](Index i) { return i < first ? 1.0 : trust[(i - first) / columns]; };
   for (Index i = first; i < n; ++i)
@@ -96,23 +98,23 @@ inline void weigh(const std::vector<double>& trust, Index first, Index n, Matrix
 }
 
 // A residual times the trust in its examples.
-inline void weigh(const std::vector<double>& trust, std::vector<double>& residual) {
+inline void weigh(const Array<double>& trust, Array<double>& residual) {
   const Index columns = residual.size() / std::max<std::size_t>(trust.size(), 1);
   for (std::size_t m = 0; m < residual.size(); ++m) residual[m] *= trust[m / columns];
 }
 
 // What conditioning on rows G beside W is made of, W~ = [W, G] in the units of the noise.
 struct Gain {
-  std::vector<double> weights;  // (L + M): of W~ in the mean's step, (I + W~' W~)^-1 [0; v]
-  std::vector<double> trust;    // (N): what G and v were multiplied by before
+  Array<double> weights;  // (L + M): of W~ in the mean's step, (I + W~' W~)^-1 [0; v]
+  Array<double> trust;    // (N): what G and v were multiplied by before
   Matrix root;                  // (L + M, L + M): the Cholesky factor of I + W~' W~
 };
 
 // `gram()` is W~' W~ as it stands; `weigh_rows(trust)` makes it that of the rows as they are trusted.
 template <typename Gram, typename WeighRows>
-Gain gain(Index rank, Index rows, Index examples, std::vector<double> residual, double threshold,
+Gain gain(Index rank, Index rows, Index examples, Array<double> residual, double threshold,
           const Gram& gram, const WeighRows& weigh_rows) {
-  Gain found{std::vector<double>(rows, 0.0), {}, gram()};
+  Gain found{Array<double>(rows, 0.0), {}, gram()};
   cholesky_of_identity_plus(found.root, rows);
   found.trust = trust(found.root, rows, residual, examples, threshold);
   if (!std::isinf(threshold)) {
@@ -133,7 +135,7 @@ template <typename Real>
 struct Innovation {
   Real *weights, *trust;
 
-  void accept(const double* w, Index rows, const std::vector<double>& in) const {
+  void accept(const double* w, Index rows, const Array<double>& in) const {
     std::copy_n(w, rows, weights);
     std::copy(in.begin(), in.end(), trust);
   }
@@ -162,22 +164,23 @@ inline Matrix congruent(const double* a, const Matrix& b, Index rows, Index n) {
   return found;
 }
 
-// Rotates rows (count, n) among themselves until their first `pivots` columns are an upper triangle,
-// by reflecting one column after another.
+// Rotates rows (count, n) among themselves until of their first `pivots` columns the last row has all,
+// and each one less than the next, by reflecting one column after another.
 inline void make_triangular(double* a, Index count, Index n, Index pivots) {
-  for (Index k = 0; k < std::min(pivots, count - 1); ++k) {
-    std::vector<double> v(count, 0.0), w(n, 0.0);
+  for (Index k = count - 1; k > std::max<Index>(0, count - pivots - 1); --k) {
+    const Index column = pivots - count + k;
+    Array<double> v(k + 1), w(n, 0.0);
     double tail = 0.0;
-    for (Index i = k + 1; i < count; ++i) v[i] = a[i * n + k], tail += v[i] * v[i];
+    for (Index i = 0; i < k; ++i) v[i] = a[i * n + column], tail += v[i] * v[i];
     if (tail == 0.0) continue;
-    const double x = a[k * n + k];
+    const double x = a[k * n + column];
     v[k] = x + std::copysign(std::sqrt(x * x + tail), x);
     const double scale = 2.0 / (v[k] * v[k] + tail);
-    for (Index i = k; i < count; ++i)
-      for (Index j = k; j < n; ++j) w[j] += v[i] * a[i * n + j];
-    for (Index i = k; i < count; ++i)
-      for (Index j = k; j < n; ++j) a[i * n + j] -= scale * v[i] * w[j];
-    for (Index i = k + 1; i < count; ++i) a[i * n + k] = 0.0;
+    for (Index i = 0; i <= k; ++i)
+      for (Index j = 0; j < n; ++j) w[j] += v[i] * a[i * n + j];
+    for (Index i = 0; i <= k; ++i)
+      for (Index j = 0; j < n; ++j) a[i * n + j] -= scale * v[i] * w[j];
+    for (Index i = 0; i < k; ++i) a[i * n + column] = 0.0;
   }
 }
 

@@ -87,7 +87,7 @@ void turn(Index rank, Index rows, const double* plain, const double* drift, doub
     for (Index i = k + 1; i < rank; ++i) {
       const double weight = -pivot[i] * square;
       add(root + i * stride, weight, pivot, stride, k);
-      add(inverse + i * stride, weight, inverse + k * stride, stride);
+      add(inverse + i * stride, weight, inverse + k * stride, padded(k + 1));
       add(half + i * stride, weight, half + k * stride, stride);
     }
     for (Index t = 0; t < stride; t += kWidth) {
@@ -103,9 +103,11 @@ void turn(Index rank, Index rows, const double* plain, const double* drift, doub
     }
   double* row = root;  // no longer wanted
   for (Index i = 0; i < rank; ++i) {
-    for (Index t = 0; t < stride; t += kWidth)
-      store(row + t, combined(half + i * stride, across, 0, rank, stride, t));
-    for (Index j = 0; j < rank; ++j) gram[i * rows + j] = row[j];
+    for (Index t = 0; t <= i; t += kWidth) {
+      const Index terms = t + kWidth < rank ? t + kWidth : rank;  // of a triangle
+      store(row + t, combined(half + i * stride, across, 0, terms, stride, t));
+    }
+    for (Index j = 0; j <= i; ++j) gram[i * rows + j] = gram[j * rows + i] = row[j];
     for (Index j = rank; j < rows; ++j) gram[i * rows + j] = gram[j * rows + i] = half[i * stride + j];
   }
   for (Index i = rank; i < rows; ++i)
@@ -253,9 +255,8 @@ double least_eigenvalue(const double* d, const double* e, Index n, double norm) 
   return x;
 }
 
-// Of a positive semi-definite gram. The rows of I - w w' before the last span what the other
-// eigenvectors do, and are found without them: it is the reflection that takes that one to the last axis.
-void least_last(Index n, const double* gram, double* w, double* memory) {
+// Of a positive semi-definite gram.
+void least(Index n, const double* gram, double* vector, double* memory) {
   const Index stride = padded(n);
   double *a = aligned(memory), *reflections = a + n * stride;
   double *d = reflections + n * stride, *e = d + stride, *pivots = e + stride, *ratios = pivots + stride;
@@ -283,20 +284,19 @@ void least_last(Index n, const double* gram, double* w, double* memory) {
       u[i] = u[i] * pivots[i] - (i + 1 < n ? ratios[i + 1] * u[i + 1] : 0);
       largest = max(largest, __builtin_fabs(u[i]));
     }
-    for (Index i = 0; i < n; ++i) u[i] /= largest;
+    const double scale = 1 / largest;
+    for (Index i = 0; i < n; ++i) u[i] *= scale;
   }
   for (Index k = n - 1; k >= 0; --k) {
     const double* v = reflections + k * stride;
     add(u, -dot(v, u, stride), v, stride);
   }
-  // I - 2 w w' / w'w with w = u/|u| +- the last axis; its last row is -+u/|u|.
-  u[n - 1] += __builtin_copysign(__builtin_sqrt(dot(u, u, stride)), u[n - 1]);
-  const double scale = __builtin_sqrt(2 / dot(u, u, stride));
-  for (Index i = 0; i < n; ++i) w[i] = scale * u[i];
+  const double scale = 1 / __builtin_sqrt(dot(u, u, stride));
+  for (Index i = 0; i < n; ++i) vector[i] = scale * u[i];
 }
 
 }  // namespace
 
-SmallKernels BAYESTREAM_NAME(VARIANT, small, REAL)() { return {memory, turn, eigenvectors, least_last}; }
+SmallKernels BAYESTREAM_NAME(VARIANT, small, REAL)() { return {memory, turn, eigenvectors, least}; }
 
 }  // namespace bayestream

@@ -1,7 +1,6 @@
 // Spherical LO-FI's belief in memory, as an XLA FFI call: one step of it in place.
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "passes.h"
 
@@ -10,17 +9,17 @@ namespace {
 
 // New directions: their scales, and how they are made of Z = [U; G], one row each.
 struct Directions {
-  std::vector<double> scales;  // (L)
+  Array<double> scales;  // (L)
   Matrix made;                 // (L, L + M)
 };
 
 // The largest singular directions of W~ = [U Lambda, G], from the Gram matrix of W~.
-Directions largest(const Matrix& gram, const std::vector<double>& scales, Index rows,
+Directions largest(const Matrix& gram, const Array<double>& scales, Index rows,
                    const SmallKernels& small) {
   const Index rank = static_cast<Index>(scales.size());
   Matrix v(rows * rows);
-  small.eigenvectors(rows, gram.data(), v.data(), scratch<double>(small.memory(rank, rows)));
-  Directions found{std::vector<double>(rank), Matrix(rank * rows, 0.0)};
+  small.eigenvectors(rows, gram.data(), v.data(), scratch<Use::kMatrices, double>(small.memory(rank, rows)));
+  Directions found{Array<double>(rank), Matrix(rank * rows, 0.0)};
   for (Index i = 0; i < rank; ++i) {
     const double square = congruent(&v[i * rows], gram, 1, rows)[0];
     if (square <= 0.0) continue;
@@ -37,7 +36,7 @@ constexpr double kRounding = 1e-3;
 // Each row of G in the given order: its part orthogonal to U takes the place of the direction with
 // the least scale if it is longer; from the Gram matrix of Z.
 template <typename Real>
-Directions replaced(const Matrix& gram, std::vector<double> scales, Index rows, const Real* order) {
+Directions replaced(const Matrix& gram, Array<double> scales, Index rows, const Real* order) {
   const Index rank = static_cast<Index>(scales.size());
   Matrix made(rank * rows, 0.0);
   for (Index i = 0; i < rank; ++i) made[i * rows + i] = 1.0;
@@ -66,7 +65,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* scales, double eta, 
                const Kernels<Real>& kernels, Index parts, const Runner& run) {
   const Index rank = task.rank, rows = rank + task.rows();
   task.blocks = layers.blocks.data();
-  const std::vector<double> lambda(scales, scales + rank);
+  const Array<double> lambda(scales, scales + rank);
   Matrix of_z = first_pass(task, kernels, parts, run).plain;
   const auto scale = [&](Index i) { return i < rank ? lambda[i] : 1.0; };
   // The Gram matrix of W~, from that of Z, over a number.
@@ -76,14 +75,14 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* scales, double eta, 
       for (Index j = 0; j < rows; ++j) gram[i * rows + j] *= scale(i) * scale(j) / over;
     return gram;
   };
-  const std::vector<double> v(residual, residual + task.rows());
+  const Array<double> v(residual, residual + task.rows());
   if (!sound<Real>(of_z) || !sound<Real>(expanded(1.0)) || !sound<Real>(expanded(eta)) ||
       !sound<Real>(squares(v)))
     return innovation.refuse(task.rows(), task.examples);
   // The mean moves by W~ (I + W~' W~ / eta)^-1 [0; v] / eta.
   const auto [weights, in, root] = gain(
       rank, rows, task.examples, v, threshold, [&] { return expanded(eta); },
-      [&](const std::vector<double>& in) {
+      [&](const Array<double>& in) {
         weigh(in, rank, rows, of_z);
         layers.weigh(in);
       });

@@ -8,6 +8,9 @@
 namespace bayestream {
 namespace {
 
+// Register blocks are arrays of constant size; unrolled, they live in registers.
+#define UNROLL _Pragma("GCC unroll 8")
+
 using Real = REAL;
 typedef Real Vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef Real Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(Real)), may_alias));
@@ -35,6 +38,31 @@ inline double add_lanes(const Real* lanes) {
   for (Index half = kWidth / 2; half > 0; half /= 2)
     for (Index w = 0; w < half; ++w) sums[w] += sums[w + half];
   return sums[0];
+}
+
+// Of vectors a and b, pair by pair, the sums of lanes kApart from each other: in lanes w with w & kApart
+// b's, in the others a's.
+template <Index kApart>
+inline Vec add_pairs(Vec a, Vec b) {
+  typedef decltype(a < b) Lanes;
+  Lanes low = {}, high = {};
+  for (Index w = 0; w < kWidth; ++w) {
+    low[w] = w & kApart ? kWidth + w - kApart : w;
+    high[w] = low[w] + kApart;
+  }
+  return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+}
+
+// The sum of each of kWidth vectors, in order, from 2 kApart lanes' sums on.
+template <Index kApart = 1>
+inline Vec add_lanes(const Vec* vectors) {
+  Vec halves[kWidth / kApart / 2];
+  UNROLL for (Index i = 0; i < kWidth / kApart / 2; ++i)
+    halves[i] = add_pairs<kApart>(vectors[2 * i], vectors[2 * i + 1]);
+  if constexpr (2 * kApart < kWidth)
+    return add_lanes<2 * kApart>(halves);
+  else
+    return halves[0];
 }
 
 // sum_o w_o x_o y_o, and without w; many sums at once, since the order of one is fixed.

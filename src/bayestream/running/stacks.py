@@ -188,7 +188,7 @@ def _steps(
         states, kept = carry
         slot, end = visits.slots[index], visits.ends[index]
         first = jnp.where(index > 0, visits.ends[index - 1], 0)
-        state = _taken(states, slot)
+        state = _taken(states, visits.slots, index)
         state, kept = alone(state, examples, positions, end, key, first=first, kept=kept)
         return _with(states, slot, state), kept
 
@@ -209,13 +209,17 @@ def _each(tree: Any, index: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def _taken(states: State, slot: Array) -> State:
-    """The state in a slot: one call, where XLA would take one a leaf, on several threads."""
+def _taken(states: State, slots: Array, index: Array) -> State:
+    """The state in a visit's slot: one call, where XLA would take one a leaf, on several threads.
+
+    The call asks memory for the next visit's as well, which comes while this one is worked on.
+    """
     if in_use() == "jax":
-        return _each(states, slot)
+        return _each(states, slots[index])
     stacks, structure = jax.tree.flatten(states)
     kinds = [jax.ShapeDtypeStruct(stack.shape[1:], stack.dtype) for stack in stacks]
-    leaves = jax.ffi.ffi_call("bayestream_stack_take", kinds)(slot.astype(jnp.int32), *stacks)
+    take = jax.ffi.ffi_call("bayestream_stack_take", kinds)
+    leaves = take(index.astype(jnp.int32), slots.astype(jnp.int32), *stacks)
     return jax.tree.unflatten(structure, leaves)
 
 
