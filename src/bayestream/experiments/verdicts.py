@@ -165,12 +165,14 @@ def near_the_best(
 
     def judge(results: Results) -> Judgement | None:
         own_trials = losses(results, world, line, metric, -1).keys()
+        if not own_trials:
+            return None
         means = {
             name: float(np.mean([found[trial] for trial in own_trials]))
             for name in (line, *others)
             if own_trials <= (found := losses(results, world, name, metric, -1)).keys()
         }
-        if not own_trials or len(means) < 2:
+        if len(means) < 2:
             return None
         own = means.pop(line)
         rival = min(means, key=lambda name: means[name])
