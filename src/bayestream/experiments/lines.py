@@ -59,10 +59,12 @@ def learner(
     return estimators.make(method, model, likelihood, **options)
 
 
-def self_tuning(model: Model, likelihood: Likelihood | EvolvingLikelihood) -> Estimator:
-    """What needs no tuning, for the layers of a multi-layer perceptron."""
+def self_tuning(
+    model: Model, likelihood: Likelihood | EvolvingLikelihood, **options: Any
+) -> Estimator:
+    """What needs no tuning, for the layers of a multi-layer perceptron; its rank may be given."""
     sizes = [model.layers[0].inputs, *(layer.outputs for layer in model.layers)]
-    return averaged_settings(sizes, likelihood)
+    return averaged_settings(sizes, likelihood, **options)
 
 
 @cache

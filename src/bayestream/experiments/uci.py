@@ -67,9 +67,10 @@ LINES = (
     ),
     Line("lofi-ls", 10, 17),
     Line("self-tuning", None, 116),
+    Line("self-tuning", 50, 900),
 )
 METHODS = {"lofi-diag": "lofi", "lofi-sph": "lofi_spherical", "lrvga": "lrvga"}
-_PATIENCE = 15.0  # seconds of a trial beyond which `quick` leaves it out
+_PATIENCE = 5.0  # seconds of a trial beyond which `quick` leaves it out
 _REPEATS = 3  # of a pass that is timed, after one that compiles; the quickest counts
 
 
@@ -80,8 +81,9 @@ def network(inputs: int) -> Model:
 
 def settings(name: str, passes: int, line: Line) -> dict[str, Any] | None:
     """A line's options on a data set, as `uci_tuning` found them, if it has."""
+    ranked = {} if line.rank is None else {"rank": line.rank}
     if line.method == "self-tuning":
-        return {"method": "self_tuning"}
+        return {"method": "self_tuning", **ranked}
     # What was searched at 1 serves 2, what was searched at 10 the rest; ours is as LO-FI-10.
     low = line.method == "lrvga" or (line.rank or 0) < 5
     searched = "" if line.rank is None else f"-{1 if low else 10}"
@@ -95,7 +97,6 @@ def settings(name: str, passes: int, line: Line) -> dict[str, Any] | None:
         return {"method": "replay_sgd", "buffer": line.rank, "noise": 1.0, **adam}
     if line.method == "lofi-ls":
         found["line_search"] = True
-    ranked = {} if line.rank is None else {"rank": line.rank}
     return {"method": METHODS.get(family, family), **ranked, **found}
 
 
@@ -111,7 +112,8 @@ def series(scale: Scale) -> list[Series]:
             if not (few and line.rank not in (None, 1, 10))
         ]
         found += sorted(filter(None, cells), key=lambda cell: cell.seconds)
-    found += [_timed(cell) for cell in found if cell.settings["passes"] == 1 and not few]
+    if scale == "full":  # a quick look has no idle machine
+        found += [_timed(cell) for cell in found if cell.settings["passes"] == 1]
     return affordable(found, scale, _PATIENCE)
 
 
@@ -181,7 +183,8 @@ def _learner(about: str) -> Estimator:
     options.pop(TIMED, None)
     model = network(SETS[name][1])
     if options["method"] == "self_tuning":
-        return lines.self_tuning(model, likelihoods.adaptive_student_t())
+        del options["method"]
+        return lines.self_tuning(model, likelihoods.adaptive_student_t(), **options)
     return lines.learner(model, likelihoods.gaussian(options.pop("noise")), options)
 
 

@@ -172,23 +172,27 @@ def _slower(results: Results) -> Judgement | None:
     return Judgement("about 20 times", ours, (mean - 20) / error, "holds" if mean > 2 else "fails")
 
 
-def _untuned(results: Results) -> Judgement | None:
-    """How far the untuned average is from the best of all tuned lines, one pass."""
-    rows = [r for r in cells(results) if r["world"].endswith(" x1")]
-    ratios: dict[str, float] = {}
-    for world in dict.fromkeys(row["world"] for row in rows):
-        means = {row["line"]: row["mean"] for row in rows if row["world"] == world}
-        own = means.pop("self-tuning", None)
-        if own is not None and means:
-            ratios[world.removesuffix(" x1")] = own / min(means.values())
-    if not ratios:
-        return None
-    met = sum(ratio <= 1.05 for ratio in ratios.values())
-    listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
-    verdict = "holds" if met == len(ratios) else "fails"
-    return Judgement(
-        "≤ 1.05 × the tuned best", f"{met} of {len(ratios)}: {listed}", float("nan"), verdict
-    )
+def _untuned(own: str) -> Callable[[Results], Judgement | None]:
+    """How far an untuned average is from the best of all tuned lines, one pass."""
+
+    def judge(results: Results) -> Judgement | None:
+        rows = [r for r in cells(results) if r["world"].endswith(" x1")]
+        ratios: dict[str, float] = {}
+        for world in dict.fromkeys(row["world"] for row in rows):
+            means = {row["line"]: row["mean"] for row in rows if row["world"] == world}
+            tuned = [mean for line, mean in means.items() if not line.startswith("self-tuning")]
+            if own in means and tuned:
+                ratios[world.removesuffix(" x1")] = means[own] / min(tuned)
+        if not ratios:
+            return None
+        met = sum(ratio <= 1.05 for ratio in ratios.values())
+        listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+        verdict = "holds" if met == len(ratios) else "fails"
+        return Judgement(
+            "≤ 1.05 × the tuned best", f"{met} of {len(ratios)}: {listed}", float("nan"), verdict
+        )
+
+    return judge
 
 
 CLAIMS = (
@@ -218,8 +222,15 @@ CLAIMS = (
     ),
     Claim("L-RVGA is about 20 times slower than LO-FI.", "Figure “pareto”", _slower),
     Claim(
-        "Ours: after one pass the untuned average is within 5% of the best tuned method.",
+        "Ours: after one pass the untuned average, of rank 10, is within 5% of the best tuned "
+        "method of any rank.",
         "a target of ours",
-        _untuned,
+        _untuned("self-tuning"),
+    ),
+    Claim(
+        "Ours: after one pass the untuned average of rank 50 is within 5% of the best tuned method "
+        "of any rank.",
+        "a target of ours",
+        _untuned("self-tuning-50"),
     ),
 )

@@ -29,7 +29,7 @@ from bayestream.tuning.objectives import Ask, Make, Numbers, Objective, Values
 from bayestream.types import Stream
 
 POINTS = 25
-MOST_ROWS = {1: 5_000, 10: 1_000}  # to train on, for so many passes; larger sets are cut
+MOST_ROWS = {1: 10_000, 10: 1_000}  # to train on, for so many passes; larger sets are cut
 SMALL = 2_000  # rows of a set below which one fifth is too few to judge by
 COMMENT = """\
 # Found by `python -m bayestream.experiments.uci_tuning` on split 0's training data alone: 25 points
