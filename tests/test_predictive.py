@@ -252,6 +252,23 @@ def test_probit_of_two_classes_is_within_twice_the_gap_of_logistic_and_probit_li
         assert np.max(np.abs(actual[:, 0] - exact)) < 2 * 0.0177
 
 
+def test_probit_of_yes_or_no_is_the_average_over_the_logit_and_the_default():
+    learner = bs.fcekf(problems.mlp([1, 1]), bs.likelihoods.bernoulli())
+    state, a = learner.init(jax.random.key(0)), np.linspace(-6, 6, 25)
+    u = np.linspace(-9, 9, 4001)
+    weight = np.exp(-(u**2) / 2) / np.exp(-(u**2) / 2).sum()
+    first = np.eye(2)[0]
+    for variance in (0.1, 1.0, 10.0):
+        belief = state.belief._replace(mean=first, covariance=variance * np.diag(first))
+        doubting = state._replace(belief=belief)
+        found = bs.predictive.default(learner, doubting, a[:, None])
+        shrunk = 1 / (1 + np.exp(-a / np.sqrt(1 + np.pi / 8 * variance * a**2)))
+        np.testing.assert_allclose(found.probabilities[:, 0], shrunk, rtol=1e-9)
+        np.testing.assert_allclose(found.log_density(np.ones((25, 1))), np.log(shrunk), rtol=1e-9)
+        exact = (1 / (1 + np.exp(-a[:, None] * (1 + math.sqrt(variance) * u)))) @ weight
+        assert np.max(np.abs(shrunk - exact)) < 2 * 0.0177
+
+
 def test_probit_shrinks_towards_uniform_as_the_weights_become_uncertain():
     # Before any data each logit has the same variance, so the order of the classes stays.
     learner = bs.lofi(problems.mlp([2, 3]), bs.likelihoods.categorical(), rank=2)
@@ -347,11 +364,15 @@ def assert_refused(name, learner, x=XS):
 
 
 KINDS = {"gaussian": (1.0,), "categorical": (), "bernoulli": (), "poisson": ()}
-CLOSED = {"linearized": "gaussian", "probit": "categorical", "laplace_bridge": "categorical"}
+CLOSED = {
+    "linearized": ["gaussian"],
+    "probit": ["categorical", "bernoulli"],
+    "laplace_bridge": ["categorical"],
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [(n, k) for n, own in CLOSED.items() for k in KINDS if k != own]
+    ("name", "kind"), [(n, k) for n, own in CLOSED.items() for k in KINDS if k not in own]
 )
 def test_a_likelihood_without_the_closed_form_is_refused(name, kind):
     likelihood = getattr(bs.likelihoods, kind)(*KINDS[kind])

@@ -30,7 +30,7 @@ from bayestream.types import Estimator, Key, Likelihood, State
 
 
 def default(estimator: Estimator, state: State, x: Any) -> Forecast:
-    """`linearized` for numbers and `probit` for classes where there is a posterior, else `plugin`.
+    """`linearized` for numbers, `probit` for classes and yes or no; without a posterior `plugin`.
 
     An estimator that makes its own forecasts, as `bs.averaged` does, is asked for them.
 
@@ -43,7 +43,8 @@ def default(estimator: Estimator, state: State, x: Any) -> Forecast:
         check_state(estimator, state)
         return estimator.forecast(state, x)
     kind = estimator.likelihood(state).name if estimator.covariance_of else "point"
-    chosen = {"gaussian": linearized, "student_t": linearized, "categorical": probit}
+    chosen = {"gaussian": linearized, "student_t": linearized}
+    chosen |= {"categorical": probit, "bernoulli": probit}
     return chosen.get(kind, plugin)(estimator, state, x)
 
 
@@ -153,10 +154,10 @@ def linearized(
 
 def probit(
     estimator: Estimator, state: State, x: Any, *, temperature: float = 1.0
-) -> CategoricalForecast:
+) -> CategoricalForecast | MixtureForecast:
     """Generalised probit: softmax(z_c/√(1 + π v_c/8)), v the variances of the logits z.
 
-    Where the likelihood has `columns` K, v is that of the K most probable classes and of K others,
+    For a bernoulli likelihood it is σ of the same, which is MacKay's. Where the likelihood has `columns` K, v is that of the K most probable classes and of K others,
     and interpolated for the rest.
 
     >>> import bayestream as bs
@@ -165,9 +166,11 @@ def probit(
     >>> forecast.logits.shape
     (5, 3)
     """
-    likelihood = _of_kind(estimator.likelihood(state), "probit", "categorical")
+    likelihood = _of_kind(estimator.likelihood(state), "probit", "categorical", "bernoulli")
     logits, variances = linearized_variances(estimator, state, x, temperature)
     logits /= jnp.sqrt(1 + jnp.pi / 8 * jnp.maximum(variances, 0.0))
+    if likelihood.name == "bernoulli":
+        return MixtureForecast(logits[..., None, :], likelihood)
     return CategoricalForecast(logits if likelihood.logits is None else likelihood.logits(logits))
 
 
