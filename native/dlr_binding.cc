@@ -52,8 +52,8 @@ Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scale
       length = longer;
     }
   } else {
-    Matrix v(rows * rows);
-    small.eigenvectors(rows, gram.data(), v.data(), memory);
+    Matrix v(rows * rows), values(rows);
+    small.eigenvectors(rows, gram.data(), v.data(), values.data(), memory);
     for (Index i = 0; i < rows; ++i) {
       for (Index k = 0; k < rank; ++k)
         for (Index j = 0; j <= k; ++j) made[i * rows + j] += v[i * rows + k] * turn[k * rank + j];

@@ -75,8 +75,8 @@ struct SmallKernels {
   // I + q s W1' W1. Of the expanded W~, turn Z, the gram is turn Z Z' turn'.
   void (*turn)(Index rank, Index rows, const double* plain, const double* drift, double* turn,
                double* gram, double* memory);
-  // The eigenvectors of a gram (n, n), one a row, largest eigenvalue first.
-  void (*eigenvectors)(Index n, const double* gram, double* vectors, double* memory);
+  // The eigenvectors of a gram (n, n), one a row, largest eigenvalue first, and the eigenvalues (n).
+  void (*eigenvectors)(Index n, const double* gram, double* vectors, double* values, double* memory);
   // The eigenvector (n) of a gram's (n, n) least eigenvalue.
   void (*least)(Index n, const double* gram, double* vector, double* memory);
 };

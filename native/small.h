@@ -13,14 +13,21 @@ namespace bayestream {
 using Matrix = Array<double>;
 
 // The Cholesky factor of I + S in the lower triangle of `s`, in place. Every pivot of I plus a
-// positive semi-definite matrix is at least 1; rounding that says less is put right.
+// positive semi-definite matrix is at least 1; rounding that says less is put right. It is done in the
+// upper triangle, where what is eliminated lies in rows.
 inline void cholesky_of_identity_plus(Matrix& s, Index n) {
-  for (Index j = 0; j < n; ++j) {
-    for (Index i = j; i < n; ++i) {
-      double sum = s[i * n + j] + (i == j ? 1.0 : 0.0);
-      for (Index k = 0; k < j; ++k) sum -= s[i * n + k] * s[j * n + k];
-      s[i * n + j] = i == j ? std::sqrt(std::max(sum, 1.0)) : sum / s[j * n + j];
+  for (Index i = 0; i < n; ++i)
+    for (Index j = 0; j < i; ++j) s[j * n + i] = s[i * n + j];
+  for (Index k = 0; k < n; ++k) {
+    const double* __restrict pivot = s.data() + k * n;
+    const double root = std::sqrt(std::max(pivot[k] + 1.0, 1.0)), inverse = 1.0 / root;
+    for (Index i = k + 1; i < n; ++i) {
+      const double share = pivot[i] * inverse;
+      double* __restrict row = s.data() + i * n;
+      for (Index j = i; j < n; ++j) row[j] -= share * inverse * pivot[j];
+      row[k] = share;
     }
+    s[k * n + k] = root;
   }
 }
 

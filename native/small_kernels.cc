@@ -157,8 +157,36 @@ void make_tridiagonal(double* a, Index n, Index stride, double* d, double* e, do
   for (Index i = 0; i < n; ++i) d[i] = a[i * stride + i], e[i] = i + 1 < n ? a[i * stride + i + 1] : 0;
 }
 
+// Rows of q from `last` down to `first`, each turned with the one before by cosines c and sines s, a
+// few vectors across: a row waits in registers for the next.
+template <Index kAcross>
+inline void turn_rows(const double* c, const double* s, Index first, Index last, Index stride, double* q) {
+  Vec high[kAcross];
+  for (Index j = 0; j < kAcross; ++j) high[j] = load(q + last * stride + j * kWidth);
+  for (Index i = last - 1; i >= first; --i) {
+    double* row = q + i * stride;
+    for (Index j = 0; j < kAcross; ++j) {
+      const Vec low = load(row + j * kWidth);
+      store(row + stride + j * kWidth, s[i] * low + c[i] * high[j]);
+      high[j] = c[i] * low - s[i] * high[j];
+    }
+  }
+  for (Index j = 0; j < kAcross; ++j) store(q + first * stride + j * kWidth, high[j]);
+}
+
+inline void turn_all_rows(const double* c, const double* s, Index first, Index last, Index stride,
+                          double* q) {
+  Index t = 0;
+  for (; t + 4 * kWidth <= stride; t += 4 * kWidth) turn_rows<4>(c, s, first, last, stride, q + t);
+  switch ((stride - t) / kWidth) {
+    case 3: return turn_rows<3>(c, s, first, last, stride, q + t);
+    case 2: return turn_rows<2>(c, s, first, last, stride, q + t);
+    case 1: return turn_rows<1>(c, s, first, last, stride, q + t);
+  }
+}
+
 // The tridiagonal form's basis Q', one vector a row, turned by implicit QL until it is diagonal.
-void diagonalise(double* d, double* e, Index n, Index stride, double* q) {
+void diagonalise(double* d, double* e, Index n, Index stride, double* q, double* cosines, double* sines) {
   for (Index l = 0; l < n; ++l) {
     for (int sweep = 0; sweep < 60; ++sweep) {
       Index m = l;
@@ -186,13 +214,10 @@ void diagonalise(double* d, double* e, Index n, Index stride, double* q) {
         p = s * t;
         d[i + 1] = g + p;
         g = c * t - b;
-        double *low = q + i * stride, *high = low + stride;
-        for (Index k = 0; k < stride; k += kWidth) {
-          const Vec below = load(low + k), above = load(high + k);
-          store(high + k, s * below + c * above);
-          store(low + k, c * below - s * above);
-        }
+        cosines[i] = c;
+        sines[i] = s;
       }
+      turn_all_rows(cosines, sines, i + 1, m, stride, q);
       if (i >= l) continue;
       d[l] -= p;
       e[l] = g;
@@ -201,10 +226,10 @@ void diagonalise(double* d, double* e, Index n, Index stride, double* q) {
   }
 }
 
-void eigenvectors(Index n, const double* gram, double* vectors, double* memory) {
+void eigenvectors(Index n, const double* gram, double* vectors, double* values, double* memory) {
   const Index stride = padded(n);
   double *a = aligned(memory), *reflections = a + n * stride, *q = reflections + n * stride;
-  double *d = q + n * stride, *e = d + stride, *w = e + stride;
+  double *d = q + n * stride, *e = d + stride, *w = e + stride, *sines = w + stride;
   spread_out(gram, n, n, stride, a);
   make_tridiagonal(a, n, stride, d, e, reflections, w);
   for (Index i = 0; i < n; ++i) {
@@ -216,13 +241,14 @@ void eigenvectors(Index n, const double* gram, double* vectors, double* memory) 
     for (Index t = 0; t < stride; t += kWidth) store(w + t, combined(v, q, k + 1, n, stride, t));
     for (Index i = k + 1; i < n; ++i) add(q + i * stride, -v[i], w, stride);
   }
-  diagonalise(d, e, n, stride, q);
+  diagonalise(d, e, n, stride, q, w, sines);
   for (Index i = 0; i < n; ++i) {
     Index largest = i;
     for (Index j = i + 1; j < n; ++j)
       if (d[j] > d[largest]) largest = j;
     for (Index j = 0; j < n; ++j) vectors[i * n + j] = q[largest * stride + j];
     for (Index j = 0; j < n; ++j) q[largest * stride + j] = q[i * stride + j];
+    values[i] = d[largest];
     d[largest] = d[i];
   }
 }

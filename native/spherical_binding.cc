@@ -17,13 +17,13 @@ struct Directions {
 Directions largest(const Matrix& gram, const Array<double>& scales, Index rows,
                    const SmallKernels& small) {
   const Index rank = static_cast<Index>(scales.size());
-  Matrix v(rows * rows);
-  small.eigenvectors(rows, gram.data(), v.data(), scratch<Use::kMatrices, double>(small.memory(rank, rows)));
+  Matrix v(rows * rows), squares(rows);
+  small.eigenvectors(rows, gram.data(), v.data(), squares.data(),
+                     scratch<Use::kMatrices, double>(small.memory(rank, rows)));
   Directions found{Array<double>(rank), Matrix(rank * rows, 0.0)};
   for (Index i = 0; i < rank; ++i) {
-    const double square = congruent(&v[i * rows], gram, 1, rows)[0];
-    if (square <= 0.0) continue;
-    found.scales[i] = std::sqrt(square);
+    if (squares[i] <= 0.0) continue;
+    found.scales[i] = std::sqrt(squares[i]);
     for (Index j = 0; j < rows; ++j)
       found.made[i * rows + j] = v[i * rows + j] * (j < rank ? scales[j] : 1.0) / found.scales[i];
   }
@@ -67,12 +67,15 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* scales, double eta, 
   task.blocks = layers.blocks.data();
   const Array<double> lambda(scales, scales + rank);
   Matrix of_z = first_pass(task, kernels, parts, run).plain;
-  const auto scale = [&](Index i) { return i < rank ? lambda[i] : 1.0; };
+  Array<double> scale(rows, 1.0);  // of Z in W~
+  std::copy(lambda.begin(), lambda.end(), scale.begin());
   // The Gram matrix of W~, from that of Z, over a number.
   const auto expanded = [&](double over) {
     Matrix gram = symmetric(of_z, rows);
-    for (Index i = 0; i < rows; ++i)
-      for (Index j = 0; j < rows; ++j) gram[i * rows + j] *= scale(i) * scale(j) / over;
+    for (Index i = 0; i < rows; ++i) {
+      const double own = scale[i] / over;
+      for (Index j = 0; j < rows; ++j) gram[i * rows + j] *= own * scale[j];
+    }
     return gram;
   };
   const Array<double> v(residual, residual + task.rows());
@@ -91,7 +94,7 @@ void condition(Task<Real> task, Layers<Real>& layers, Real* scales, double eta, 
   if (!sound<Real>(next.made)) return innovation.refuse(task.rows(), task.examples);
   innovation.accept(weights.data() + rank, task.rows(), in);
   std::copy(next.scales.begin(), next.scales.end(), scales);
-  for (Index i = 0; i < rows; ++i) next.made.push_back(weights[i] * scale(i) / eta);
+  for (Index i = 0; i < rows; ++i) next.made.push_back(weights[i] * scale[i] / eta);
   second_pass(task, layers, next.made, kernels, parts, run);
 }
 
