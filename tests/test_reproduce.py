@@ -256,6 +256,12 @@ def test_tests_are_permuted_as_the_current_task_is(few_images):
     assert np.any(order(seen[0]) != order(seen[6]))
 
 
+def test_a_batch_is_of_one_series_and_half_a_minute():
+    short, long = (Series("uci", "energy x1", f"{s} s", {}, 3, s) for s in (12.0, 40.0))
+    todo = [work.Job(each, trial) for each in (short, long) for trial in range(3)]
+    assert work.batches(todo) == [todo[:2], todo[2:3], todo[3:4], todo[4:5], todo[5:]]
+
+
 @pytest.mark.slow
 def test_one_seed_is_one_result_in_whatever_process():
     chosen = [each for each in registry.EXPERIMENTS["uci"].series("smoke") if "yacht" in each.world]

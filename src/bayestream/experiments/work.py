@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import signal
 import time
@@ -16,6 +17,8 @@ from bayestream.experiments import registry, store
 from bayestream.experiments.nouns import Experiment, Scale, Series
 from bayestream.running.ray_cluster import connected
 from bayestream.running.ray_tasks import spread
+
+_BATCH_SECONDS = 30.0
 
 
 class Job(NamedTuple):
@@ -73,7 +76,21 @@ def results(
     # JAX does not survive a fork.
     context = multiprocessing.get_context("spawn")
     with context.Pool(min(processes, len(todo)), _begin, (begin,)) as pool:
-        yield from pool.imap_unordered(_with_job, todo)
+        for finished in pool.imap_unordered(_batch, batches(todo)):
+            yield from finished
+
+
+def batches(todo: Sequence[Job]) -> list[list[Job]]:
+    """Trials one process runs in turn: of one series, so that its programs are compiled once.
+
+    A batch is at most half a minute's work by estimate, for that much is lost at an interruption.
+    """
+    found = []
+    for _, group in itertools.groupby(todo, lambda job: job.series.name):
+        own = list(group)
+        size = max(1, int(_BATCH_SECONDS / own[0].series.seconds))
+        found += [own[first : first + size] for first in range(0, len(own), size)]
+    return found
 
 
 def found(experiment: Experiment, scale: Scale, folder: Path) -> Results:
@@ -87,5 +104,5 @@ def _begin(begin: Callable[[], None] | None) -> None:
         begin()
 
 
-def _with_job(job: Job) -> tuple[Job, Results]:
-    return job, run(job)
+def _batch(own: list[Job]) -> list[tuple[Job, Results]]:
+    return [(job, run(job)) for job in own]
