@@ -246,6 +246,25 @@ def test_conditioning_survives_rows_of_very_different_scales(rank, dtype, tolera
     assert all(np.all(np.isfinite(part)) for part in after)
 
 
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_a_variance_that_rounding_made_negative_is_raised_to_zero(count):
+    rng = np.random.default_rng(0)
+    basis, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    lengths = rng.uniform(size=30)
+    lengths[0] = -1e-3
+    covariance = basis * lengths @ basis.T
+    before = DenseGaussian(jnp.zeros(30), jnp.asarray(covariance))
+    # Other rows are of directions whose variance is sound.
+    rows = basis.T[:count] * rng.uniform(1.0, 2.0, size=(count, 1))
+    after, innovation = dense.condition(before, from_dense(jnp.asarray(rows)), jnp.ones(count))
+    np.testing.assert_allclose(after.covariance, covariance + 1e-3 * np.eye(30), atol=1e-14)
+    np.testing.assert_array_equal(after.mean, before.mean)
+    assert np.all(np.isnan(innovation.weights))
+    other = from_dense(jnp.asarray(basis.T[-1:]))
+    _, innovation = dense.condition(after, other, jnp.ones(1))
+    np.testing.assert_allclose(innovation.weights, 1 / (1 + lengths[-1] + 1e-3), rtol=1e-12)
+
+
 @each_family
 def test_twenty_thousand_draws_have_the_mean_and_covariance(name):
     count = 20_000

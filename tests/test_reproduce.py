@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -274,6 +276,16 @@ def test_one_seed_is_one_result_in_whatever_process():
     for name, found in once.items():
         one, two = (each.where(metric="rmse")["value"] for each in (found, again[name]))
         np.testing.assert_array_equal(one, two)
+
+
+def _die(*_):
+    os._exit(1)
+
+
+def test_a_process_that_dies_is_told_of():
+    todo = [work.Job(Series("none", "w", "l", {}, 2, 60.0), trial) for trial in (0, 1)]
+    with pytest.raises(RuntimeError, match="a process that ran trials has died"):
+        list(work.results(todo, 2, _die))
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from bayestream.tuning.objectives import Ask, Make, Numbers, Objective, Values
 from bayestream.types import Stream
 
 POINTS = 25
-MOST_ROWS = {1: 10_000, 10: 1_000}  # to train on, for so many passes; larger sets are cut
+PASSES = (1, 10)
 SMALL = 2_000  # rows of a set below which one fifth is too few to judge by
 COMMENT = """\
 # Found by `python -m bayestream.experiments.uci_tuning` on split 0's training data alone: 25 points
@@ -70,9 +70,8 @@ def objective(train: Stream, passes: int) -> Objective:
 def _fold(train: Stream, passes: int, seed: int) -> Objective:
     order = np.random.default_rng(seed).permutation(len(train))
     held = len(train) // 5
-    rest = train.select(order[held : held + MOST_ROWS[passes]])
     return tuning.tune.validation(
-        repeat(rest, passes, seed=seed),
+        repeat(train.select(order[held:]), passes, seed=seed),
         train.select(order[:held]),
         forecast=predictive.plugin,
         metric=METRICS["rmse"],
@@ -114,7 +113,7 @@ def write(found: dict[str, Any]) -> None:
 def main() -> None:
     """Search for what is missing, cheap lines first, and write it down as it is found."""
     found = lines.read("uci") if FILE.exists() else {}
-    for passes in [int(word) for word in sys.argv[1:]] or MOST_ROWS:
+    for passes in [int(word) for word in sys.argv[1:]] or PASSES:
         for line in SEARCHES:
             if line.startswith("lrvga") and passes > 1:
                 continue  # the paper has it for one pass alone

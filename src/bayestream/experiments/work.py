@@ -7,9 +7,13 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from bayestream.evaluation import Results
@@ -42,6 +46,7 @@ def jobs(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> list[
 
 def run(job: Job) -> Results:
     """One trial; the seconds it took are a metric of their own."""
+    _only_programs_of(job.series.name)
     begin = time.perf_counter()
     found = registry.EXPERIMENTS[job.series.experiment].trial(job.series, job.trial)
     spent = time.perf_counter() - begin
@@ -75,9 +80,19 @@ def results(
         return
     # JAX does not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(processes, len(todo)), _begin, (begin,)) as pool:
-        for finished in pool.imap_unordered(_batch, batches(todo)):
-            yield from finished
+    pool = ProcessPoolExecutor(min(processes, len(todo)), context, _begin, (begin,))
+    try:
+        for batch in as_completed([pool.submit(_batch, own) for own in batches(todo)]):
+            yield from batch.result()
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "a process that ran trials has died, perhaps for want of memory; what is finished is "
+            "kept, and the same command goes on from there, best with fewer processes"
+        ) from error
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()
 
 
 def batches(todo: Sequence[Job]) -> list[list[Job]]:
@@ -102,6 +117,12 @@ def _begin(begin: Callable[[], None] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that keeps results
     if begin is not None:
         begin()
+
+
+@lru_cache(maxsize=1)
+def _only_programs_of(series: str) -> None:
+    """Forget what was compiled for another series: some 400 fill a process's table of memory."""
+    jax.clear_caches()
 
 
 def _batch(own: list[Job]) -> list[tuple[Job, Results]]:

@@ -157,8 +157,9 @@ def probit(
 ) -> CategoricalForecast | MixtureForecast:
     """Generalised probit: softmax(z_c/√(1 + π v_c/8)), v the variances of the logits z.
 
-    For a bernoulli likelihood it is σ of the same, which is MacKay's. Where the likelihood has `columns` K, v is that of the K most probable classes and of K others,
-    and interpolated for the rest.
+    For a bernoulli likelihood it is σ of the same, which is MacKay's. Where the likelihood has
+    `columns` K, v is that of the K most probable classes and of K others, and interpolated for the
+    rest.
 
     >>> import bayestream as bs
     >>> learner = bs.lofi(bs.models.mlp([2, 3]), bs.likelihoods.categorical(), rank=3)

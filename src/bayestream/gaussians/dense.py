@@ -61,18 +61,26 @@ def condition(
     """Condition on unit-noise observations: μ ← μ + Σ G S⁻¹ v, Σ ← Σ − Σ G S⁻¹ Gᵀ Σ.
 
     S = I + Gᵀ Σ G. With a threshold, G and v are first weighed by `innovation.measured`.
+
+    In the long run rounding can make a variance gᵀ Σ g negative, and each update would make it more
+    so. Then nothing is learnt, and Σ gets as much drift as makes it zero: −gᵀ Σ g/|g|² I.
     """
     examples = len(G.deltas[0])
     J = rows.to_dense(G)  # Gᵀ (M, P), small beside the covariance
     cross = J @ belief.covariance  # Gᵀ Σ
-    trust, sound = measured(cross @ J.T, residual, examples, threshold, J**2)
+    spread = cross @ J.T
+    trust, sound = measured(spread, residual, examples, threshold, J**2)
+    missing = jnp.where(sound, jnp.maximum(-jnp.diagonal(spread), 0.0), 0.0)
+    sound &= jnp.all(missing == 0)
+    trust = jnp.where(sound, trust, 0.0)
     each = jnp.repeat(trust, residual.size // examples)
     cross = scaled(each[:, None], cross)
     root = cholesky_of_identity_plus(cross @ scaled(each[:, None], J).T)
     half = half_solve(root, cross)
     white = half_solve(root, scaled(each, residual))
     weights = solve_triangular(root, white, lower=True, trans=1)
-    covariance = less_outer_products(belief.covariance, half)
+    raised = jnp.max(jnp.where(missing > 0, missing / jnp.sum(J**2, axis=1), 0.0))
+    covariance = less_outer_products(belief.covariance, half) + raised * _identity(belief)
     belief = DenseGaussian(belief.mean + white @ half, covariance)
     return belief, Innovation(jnp.where(sound, weights, jnp.nan), trust)
 
