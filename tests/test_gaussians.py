@@ -246,23 +246,36 @@ def test_conditioning_survives_rows_of_very_different_scales(rank, dtype, tolera
     assert all(np.all(np.isfinite(part)) for part in after)
 
 
-@pytest.mark.parametrize("count", [1, 3, 20])
-def test_a_variance_that_rounding_made_negative_is_raised_to_zero(count):
-    rng = np.random.default_rng(0)
-    basis, _ = np.linalg.qr(rng.normal(size=(30, 30)))
-    lengths = rng.uniform(size=30)
-    lengths[0] = -1e-3
-    covariance = basis * lengths @ basis.T
-    before = DenseGaussian(jnp.zeros(30), jnp.asarray(covariance))
-    # Other rows are of directions whose variance is sound.
-    rows = basis.T[:count] * rng.uniform(1.0, 2.0, size=(count, 1))
-    after, innovation = dense.condition(before, from_dense(jnp.asarray(rows)), jnp.ones(count))
-    np.testing.assert_allclose(after.covariance, covariance + 1e-3 * np.eye(30), atol=1e-14)
-    np.testing.assert_array_equal(after.mean, before.mean)
-    assert np.all(np.isnan(innovation.weights))
-    other = from_dense(jnp.asarray(basis.T[-1:]))
-    _, innovation = dense.condition(after, other, jnp.ones(1))
-    np.testing.assert_allclose(innovation.weights, 1 / (1 + lengths[-1] + 1e-3), rtol=1e-12)
+@pytest.mark.parametrize("together", [1, 4, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dense_covariance_in_float32_stays_one_where_noise_is_below_rounding(seed, together):
+    """A standard deviation of 1e-4 beside a prior of 1.7; Kalman's formula ends in NaN."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=40)
+    belief = DenseGaussian(jnp.zeros(40, jnp.float32), 3.0 * jnp.eye(40, dtype=jnp.float32))
+    x = rng.normal(size=(2_000, 40)) * np.geomspace(1.0, 1e-2, 40)
+
+    def step(belief, given):
+        residual = given[:, 0] - given[:, 1:] @ belief.mean
+        return dense.condition(belief, from_dense(given[:, 1:]), residual)[0], None
+
+    given = np.column_stack([x @ truth, x]).reshape(-1, together, 41) / 1e-4
+    belief, _ = jax.lax.scan(step, belief, jnp.asarray(given, jnp.float32))
+    assert np.max(np.abs(x @ (np.asarray(belief.mean) - truth))) < 1e-5
+    assert np.min(np.linalg.eigvalsh(np.asarray(belief.covariance, float))) > 0
+
+
+def test_no_variance_is_raised_by_an_update_however_long_the_stream():
+    g = from_dense(jnp.asarray([[1.0, 1e-4, 1e-9, 0.0]], jnp.float32))
+    first = DenseGaussian(jnp.zeros(4, jnp.float32), jnp.eye(4, dtype=jnp.float32))
+    after, _ = jax.lax.scan(
+        lambda belief, _: (dense.condition(belief, g, jnp.ones(1, jnp.float32))[0], None),
+        first,
+        length=10_000,
+    )
+    variances = np.diagonal(after.covariance)
+    assert np.all(variances <= 1) and variances[3] == 1
+    np.testing.assert_allclose(variances[0], 1e-4, rtol=1e-2)
 
 
 @each_family

@@ -61,26 +61,18 @@ def condition(
     """Condition on unit-noise observations: μ ← μ + Σ G S⁻¹ v, Σ ← Σ − Σ G S⁻¹ Gᵀ Σ.
 
     S = I + Gᵀ Σ G. With a threshold, G and v are first weighed by `innovation.measured`.
-
-    In the long run rounding can make a variance gᵀ Σ g negative, and each update would make it more
-    so. Then nothing is learnt, and Σ gets as much drift as makes it zero: −gᵀ Σ g/|g|² I.
     """
     examples = len(G.deltas[0])
     J = rows.to_dense(G)  # Gᵀ (M, P), small beside the covariance
     cross = J @ belief.covariance  # Gᵀ Σ
-    spread = cross @ J.T
-    trust, sound = measured(spread, residual, examples, threshold, J**2)
-    missing = jnp.where(sound, jnp.maximum(-jnp.diagonal(spread), 0.0), 0.0)
-    sound &= jnp.all(missing == 0)
-    trust = jnp.where(sound, trust, 0.0)
+    trust, sound = measured(cross @ J.T, residual, examples, threshold, J**2)
     each = jnp.repeat(trust, residual.size // examples)
     cross = scaled(each[:, None], cross)
     root = cholesky_of_identity_plus(cross @ scaled(each[:, None], J).T)
     half = half_solve(root, cross)
     white = half_solve(root, scaled(each, residual))
     weights = solve_triangular(root, white, lower=True, trans=1)
-    raised = jnp.max(jnp.where(missing > 0, missing / jnp.sum(J**2, axis=1), 0.0))
-    covariance = less_outer_products(belief.covariance, half) + raised * _identity(belief)
+    covariance = less_outer_products(belief.covariance, half)
     belief = DenseGaussian(belief.mean + white @ half, covariance)
     return belief, Innovation(jnp.where(sound, weights, jnp.nan), trust)
 
@@ -147,12 +139,20 @@ def _identity(belief: DenseGaussian) -> Array:
 
 
 def less_outer_products(covariance: Array, half: Array) -> Array:
-    """Σ − halfᵀ half; a few rows at a time fuse into one pass over Σ, without a P×P product."""
+    """Σ − halfᵀ half, its variances rounded up: by as much as rounds off the covariances.
+
+    A few rows at a time fuse into one pass over Σ, without a P×P product.
+    """
+    # Else rounding makes Σ indefinite in the end. None is raised above what it was.
+    rounding = _ROUNDING * len(half) * jnp.finfo(half.dtype).eps * jnp.diagonal(covariance)
+    lift = jnp.minimum(rounding, jnp.sum(half**2, axis=0))
     if len(half) > _FUSED:
-        return covariance - half.T @ half
-    for row in half:
-        covariance = covariance - row[:, None] * row[None, :]
-    return covariance
+        covariance = covariance - half.T @ half
+    else:
+        for row in half:
+            covariance = covariance - row[:, None] * row[None, :]
+    return covariance + jnp.diag(lift)
 
 
 _FUSED = 16
+_ROUNDING = 8.0  # units of the last place a row; 4 are just enough
