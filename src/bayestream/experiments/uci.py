@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import ChainMap
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,7 +89,8 @@ def settings(name: str, passes: int, line: Line) -> dict[str, Any] | None:
     low = line.method == "lrvga" or (line.rank or 0) < 5
     searched = "" if line.rank is None else f"-{1 if low else 10}"
     family = "lofi-diag" if line.method == "lofi-ls" else line.method
-    tuned = lines.read("uci").get(f"{name} x{min(passes, 10)}", {}).get(family + searched)
+    tables = [lines.read("uci").get(f"{name} x{each}", {}) for each in (passes, min(passes, 10))]
+    tuned = ChainMap(*tables).get(family + searched)
     if tuned is None:
         return None
     found = {key: value for key, value in tuned.items() if key != "loss"}
