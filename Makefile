@@ -14,13 +14,14 @@ demo: $(VENV)/.use
 test: $(VENV)/.work
 	$(MAKE) -j 2 lint quick
 
-# Most of a test's time is compilation: tests share what they compile, and the quick run asks XLA to
-# hurry (its older code generator takes half the time); `test-all` does not.
+# Most of a test's time is compilation: a file's tests run in one process, files share what they
+# compile, and the quick run asks XLA to hurry (its older code generator takes half the time);
+# `test-all` does not.
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(abspath out/compiled) \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 quick: $(VENV)/.work
 	$(COMPILED) XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" \
-	  $(BIN)/python -m pytest -q -n 2 -m "not slow"
+	  $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 # Everything, and the filters once more on the pure-JAX kernels.
 test-all: $(VENV)/.all lint

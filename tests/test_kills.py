@@ -46,7 +46,7 @@ def assert_same(one: File, other: File) -> None:
         np.testing.assert_array_equal(array, other.arrays[name], strict=True)
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_run_that_is_killed_again_and_again_ends_with_the_belief_of_an_unbroken_one(
     tmp_path, kills
 ):
