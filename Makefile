@@ -69,18 +69,24 @@ docs-figures: $(VENV)/.work
 USED := checkpoint,cli,data,plot,river,sklearn,tune
 BUILT := pyproject.toml setup.py $(wildcard native/*)
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
-$(VENV)/.use: $(BUILT)
+# The kernels are built in the environment that runs them: a build environment has a jax of its own.
+EDITABLE := $(PIP) --no-build-isolation -e
+$(VENV)/.build: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[$(USED)]'
+	$(BIN)/python -c "import tomllib; file = open('pyproject.toml', 'rb'); \
+	  print(*tomllib.load(file)['build-system']['requires'], sep='\n')" > $@
+	$(PIP) -r $@ || (rm $@; exit 1)
+
+$(VENV)/.use: $(BUILT) $(VENV)/.build
+	$(EDITABLE) '.[$(USED)]'
 	touch $@
 
-$(VENV)/.work: $(BUILT)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[$(USED),test]'
+$(VENV)/.work: $(BUILT) $(VENV)/.build
+	$(EDITABLE) '.[$(USED),test]'
 	touch $(VENV)/.use $@
 
 $(VENV)/.all: $(VENV)/.work
-	$(PIP) -e '.[all,test]'
+	$(EDITABLE) '.[all,test]'
 	touch $@
 
 clean:

@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("native")
-COMMON = ["-std=c++17", "-O3", "-fPIC", "-Wall", "-Wextra"]
+COMMON = ["-std=c++17", "-O3", "-g0", "-fPIC", "-Wall", "-Wextra"]  # Python itself asks for -g
 COMMON += os.environ.get("BAYESTREAM_CXXFLAGS", "").split()
 VARIANTS = {
     "baseline": (16, []),
