@@ -179,7 +179,9 @@ def test_the_report_counts_verdicts_and_stands_alone(tmp_path, monkeypatch):
     for job, found in work.results(work.jobs([toys], "full", tmp_path), 1):
         store.add(tmp_path, job.series, job.trial, found)
     page = report.write([toys], "full", tmp_path).read_text()
-    assert "1 claims were judged" in page
+    assert "Of its claims, 1 were judged" in page
+    assert "beside them, 0:" in page
+    assert "Trials a line: 3." in page
     assert 'class="verdict open"' in page
     assert "<script" not in page
     assert 'src="http' not in page

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayestream.evaluation import Results, plots
+from bayestream.evaluation import Results
 from bayestream.experiments import pictures
 from bayestream.experiments.nouns import Rows
 from bayestream.experiments.verdicts import losses, standard_error
@@ -51,10 +51,7 @@ def draw(
                 rows = rows.where(metric=metric[name])
             if not len(rows):
                 continue
-            figure = plots.curves(rows)
-            for change in range(task, int(rows["step"].max()), task) if task else ():
-                for ax in figure.axes:
-                    ax.axvline(change, color="0.8", lw=0.8, zorder=0)
+            figure = pictures.curves(rows, task=task)
             found.append(pictures.save(figure, folder / f"{name}.png"))
         return found
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayestream.evaluation import Results
+from bayestream.evaluation import Results, plots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,6 +34,16 @@ def figure(**options: Any) -> Figure:
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'bayestream[plot]'") from error
     return Figure(**options, layout="constrained")
+
+
+def curves(results: Results, *, task: int | None = None) -> Figure:
+    """Each metric against the step, as `plots.curves` has it; tasks begin every `task` steps."""
+    figure = plots.curves(results)
+    figure.axes[0].set_title("", loc="left")  # how they were tested is said in the text
+    for change in range(task, int(results["step"].max()), task) if task else ():
+        for ax in figure.axes:
+            ax.axvline(change, color="0.8", lw=0.8, zorder=0)
+    return figure
 
 
 def save(figure: Figure, path: Path) -> Path:

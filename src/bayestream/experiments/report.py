@@ -17,15 +17,16 @@ from typing import Any
 
 import jax
 
+from bayestream.evaluation import Results
 from bayestream.experiments import work
 from bayestream.experiments.nouns import Experiment, Rows, Scale
-from bayestream.experiments.verdicts import RULE, Claim, Judgement
+from bayestream.experiments.verdicts import AIM, RULE, Claim, Judgement
 
-_MEANS = {
-    "beyond": "better than the paper says",
-    "holds": "as the paper says",
-    "open": "too close to call",
-    "fails": "not as the paper says",
+_MEANS = {  # of the paper's claims, and of our aims
+    "beyond": ("better than the paper says", "ahead of the paper's"),
+    "holds": ("as the paper says", "reached"),
+    "open": ("too close to call", "too close to call"),
+    "fails": ("not as the paper says", "not reached"),
 }
 _ROWS = 12  # of a table that are shown at once; the rest unfolds
 _STYLE = """
@@ -48,7 +49,12 @@ p, li { max-width: 42rem; } .soft { color: var(--soft); font-size: .85rem; }
 .beyond { color: var(--beyond); } .holds { color: var(--holds); } .open { color: var(--open); }
 .fails { color: var(--fails); } td.verdict { font-weight: bold; white-space: nowrap; }
 figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; background: white; }
+figcaption { color: var(--soft); font-size: .85rem; }
 nav a { margin-right: 1rem; } a { color: inherit; } details summary { cursor: pointer; }
+@media (max-width: 40rem) { .claims th { display: none; } .claims tr, .claims td { display: block; }
+  .claims tr { border-bottom: 1px solid var(--line); padding: .6rem 0; }
+  .claims td { border: 0; padding: .1rem 0; } .claims td.n { text-align: left; }
+  .claims td[data-is]:not(:empty)::before { content: attr(data-is) ": "; color: var(--soft); } }
 """
 
 
@@ -68,8 +74,7 @@ def write(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> Path
         tables = {name: rows for name, rows in experiment.tables(found).items() if rows}
         for name, rows in tables.items():
             _save(rows, folder / "tables" / f"{experiment.id}-{name}.csv")
-        trials = Counter(len(set(found.where(method=m)["trial"])) for m in found.unique("method"))
-        parts.append(_section(experiment, claims, pictures, tables, trials))
+        parts.append(_section(experiment, claims, pictures, tables, _trials(found)))
     page = _page(shown, scale, judged, parts)
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / ".report.html"
@@ -83,11 +88,8 @@ def _page(
     judged: Sequence[tuple[Claim, Judgement]],
     parts: Sequence[str],
 ) -> str:
-    counts = Counter(judgement.verdict for _, judgement in judged)
-    boxes = "".join(
-        f'<li class="{name}"><b>{counts[name]}</b>{name}<br><span class="soft">{means}</span></li>'
-        for name, means in _MEANS.items()
-    )
+    own = [judgement for claim, judgement in judged if claim.source == AIM]
+    theirs = [judgement for claim, judgement in judged if claim.source != AIM]
     links = "".join(f'<a href="#{e.id}">{html.escape(e.title)}</a>' for e in shown)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
@@ -96,8 +98,10 @@ def _page(
 <title>LO-FI, reproduced</title><style>{_STYLE}</style></head><body>
 <h1>The low-rank extended Kalman filter, reproduced</h1>
 <p>Every figure and table of <a href="https://arxiv.org/abs/2305.19535">Chang et al. 2023</a> that
-has been run here, beside what the paper says of it. {len(judged)} claims were judged:</p>
-<ul class="counts">{boxes}</ul>
+has been run here, beside what the paper says of it. Of its claims, {len(theirs)} were judged:</p>
+{_counts(theirs, 0)}
+<p>Of the aims that we set ourselves beside them, {len(own)}:</p>
+{_counts(own, 1)}
 <p><b>The rule.</b> {RULE}</p>
 <p>Lines named <code>…-ls-…</code> are LO-FI with a line search, <code>self-tuning</code> is an
 average over settings that was not tuned at all; both are ours. Bands and ± are standard errors over
@@ -107,24 +111,41 @@ JAX {jax.__version__}.</p><nav>{links}</nav>
 {"".join(parts)}</body></html>"""
 
 
+def _counts(judged: Sequence[Judgement], whose: int) -> str:
+    counts = Counter(judgement.verdict for judgement in judged)
+    boxes = "".join(
+        f'<li class="{name}"><b>{counts[name]}</b>{name}<br>'
+        f'<span class="soft">{means[whose]}</span></li>'
+        for name, means in _MEANS.items()
+    )
+    return f'<ul class="counts">{boxes}</ul>'
+
+
+def _trials(found: Results) -> str:
+    """How many there are of a line in a world, from the fewest to the most."""
+    seen = set(zip(found["world"], found["method"], found["trial"], strict=True))
+    counts = sorted(Counter((world, line) for world, line, _ in seen).values())
+    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+
+
 def _section(
     experiment: Experiment,
     claims: Sequence[tuple[Claim, Judgement | None]],
     pictures: Sequence[Path],
     tables: Any,
-    trials: Counter[int],
+    trials: str,
 ) -> str:
     rows = "".join(_claim(*pair) for pair in claims)
     head = "<tr><th>claim<th>paper<th>ours<th>difference<th>verdict</tr>"
     images = "".join(
         f'<figure><img alt="{path.stem}" src="data:image/png;base64,'
-        f'{base64.b64encode(path.read_bytes()).decode()}"></figure>'
+        f'{base64.b64encode(path.read_bytes()).decode()}">'
+        f"<figcaption>{path.stem.replace('-', ' ')}</figcaption></figure>"
         for path in pictures
     )
-    counted = f"{min(trials)} to {max(trials)}" if len(trials) > 1 else f"{max(trials)}"
     return f"""<h2 id="{experiment.id}">{html.escape(experiment.title)}</h2>
-<p>{html.escape(experiment.about)}</p><p class="soft">Trials a line: {counted}.</p>
-<div class="scroll"><table>{head}{rows}</table></div>{images}
+<p>{html.escape(experiment.about)}</p><p class="soft">Trials a line: {trials}.</p>
+<div class="scroll"><table class="claims">{head}{rows}</table></div>{images}
 {"".join(_table(name, body) for name, body in tables.items())}"""
 
 
@@ -134,8 +155,9 @@ def _claim(claim: Claim, found: Judgement | None) -> str:
         return f'<tr><td>{text}<td><td class="soft" colspan="3">not run yet</tr>'
     far = "" if math.isnan(found.difference) else _difference(found.difference)
     return (
-        f"<tr><td>{text}<td>{html.escape(found.paper)}<td>{html.escape(found.ours)}"
-        f'<td class="n">{far}<td class="verdict {found.verdict}">{found.verdict}</tr>'
+        f'<tr><td>{text}<td data-is="paper">{html.escape(found.paper)}'
+        f'<td data-is="ours">{html.escape(found.ours)}<td class="n" data-is="difference">{far}'
+        f'<td class="verdict {found.verdict}">{found.verdict}</tr>'
     )
 
 

@@ -12,6 +12,7 @@ from bayestream.evaluation import Results
 
 Verdict = Literal["holds", "beyond", "open", "fails"]
 FAR = 2.0  # standard errors that are not chance
+AIM = "an aim of ours, not in the paper"
 
 RULE = f"""\
 Differences are in standard errors of what is compared; {FAR:g} of them are taken for real. Where
@@ -19,7 +20,7 @@ the paper prints a number, ours is compared with it, both errors counted: it <b>
 {FAR:g} standard errors, is <b>beyond</b> where ours is better than that, and <b>fails</b> where
 worse. Where the paper says that one method is better than another, the same trials of both are
 compared pair by pair: it <b>holds</b> if the difference is at least {FAR:g} standard errors in
-that direction, <b>fails</b> if it is so in the other, and is <b>open</b> in between. A target
+that direction, <b>fails</b> if it is so in the other, and is <b>open</b> in between. An aim
 that we set ourselves <b>holds</b> if the mean reaches it, else it <b>fails</b>. What is ours alone
 and better than all the paper's methods by {FAR:g} standard errors is <b>beyond</b>."""
 
@@ -34,10 +35,10 @@ class Judgement(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A statement of the paper, or a target of ours."""
+    """A statement of the paper, or an aim of ours."""
 
     text: str
-    source: str  # where in the paper
+    source: str  # where in the paper, or AIM
     judge: Callable[[Results], Judgement | None]  # None if the trials it needs are not there
 
 
