@@ -60,7 +60,8 @@ def condition(
 ) -> tuple[DenseGaussian, Innovation]:
     """Condition on unit-noise observations: μ ← μ + Σ G S⁻¹ v, Σ ← Σ − Σ G S⁻¹ Gᵀ Σ.
 
-    S = I + Gᵀ Σ G. With a threshold, G and v are first weighed by `innovation.measured`.
+    S = I + Gᵀ Σ G. With a threshold, G and v are first weighed by `innovation.measured`. Variances
+    are rounded up, in S and in Σ, so that rounding never makes Σ indefinite.
     """
     examples = len(G.deltas[0])
     J = rows.to_dense(G)  # Gᵀ (M, P), small beside the covariance
@@ -68,7 +69,8 @@ def condition(
     trust, sound = measured(cross @ J.T, residual, examples, threshold, J**2)
     each = jnp.repeat(trust, residual.size // examples)
     cross = scaled(each[:, None], cross)
-    root = cholesky_of_identity_plus(cross @ scaled(each[:, None], J).T)
+    spread = cross @ scaled(each[:, None], J).T
+    root = cholesky_of_identity_plus(spread + jnp.diag(_rounding(spread)))
     half = half_solve(root, cross)
     white = half_solve(root, scaled(each, residual))
     weights = solve_triangular(root, white, lower=True, trans=1)
@@ -144,8 +146,7 @@ def less_outer_products(covariance: Array, half: Array) -> Array:
     A few rows at a time fuse into one pass over Σ, without a P×P product.
     """
     # Else rounding makes Σ indefinite in the end. None is raised above what it was.
-    rounding = _ROUNDING * len(half) * jnp.finfo(half.dtype).eps * jnp.diagonal(covariance)
-    lift = jnp.minimum(rounding, jnp.sum(half**2, axis=0))
+    lift = jnp.minimum(len(half) * _rounding(covariance), jnp.sum(half**2, axis=0))
     if len(half) > _FUSED:
         covariance = covariance - half.T @ half
     else:
@@ -154,5 +155,8 @@ def less_outer_products(covariance: Array, half: Array) -> Array:
     return covariance + jnp.diag(lift)
 
 
+def _rounding(matrix: Array) -> Array:
+    return 8 * jnp.finfo(matrix.dtype).eps * jnp.diagonal(matrix)
+
+
 _FUSED = 16
-_ROUNDING = 8.0  # units of the last place a row; 4 are just enough
