@@ -146,6 +146,19 @@ def test_uci_cells_are_judged_by_the_papers_standard_deviation():
     assert [cell(value) for value in (2.0, 2.5, 2.78, 2.9)] == ["beyond", "holds", "holds", "fails"]
 
 
+def test_errors_are_drawn_against_time_of_lines_that_have_both_on_every_set(tmp_path):
+    def part(world, line, metric):
+        same = {"summary": "s", "trial": 0, "step": 1, "task": 0, "value": 1.0}
+        return Results.of(world=world, method=line, metric=metric, **same)
+
+    have = [("energy", "fcekf"), ("energy", "lofi-1"), ("yacht", "fcekf")]
+    parts = [part(f"{data} x1", line, "rmse") for data, line in have]
+    timed = [*have, ("yacht", "lofi-1")]
+    parts += [part(f"{data} timed", line, "seconds") for data, line in timed]
+    drawn = uci_report.draw(Results.joined(parts), tmp_path)
+    assert tmp_path / "error-against-time.png" in drawn
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_series_names_a_method_that_there_is(scale):
     known = {*estimators.REGISTRY, "self_tuning"}

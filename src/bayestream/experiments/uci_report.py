@@ -115,7 +115,7 @@ def _against_time(results: Results, path: Path) -> Path:
     ax = figure.subplots()
     families: dict[str, list[tuple[float, float, str]]] = {}
     for line in dict.fromkeys(line for _, line in means):
-        if all((world, line) in seconds for world in worlds):
+        if all((world, line) in seconds and (world, line) in means for world in worlds):
             ratio = [means[world, line] / means[world, "fcekf"] for world in worlds]
             spent = [seconds[world, line] for world in worlds]
             family = line.rpartition("-")[0] if _rank(line) else line
