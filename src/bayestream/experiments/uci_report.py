@@ -123,8 +123,8 @@ def _against_time(results: Results, path: Path) -> Path:
             families.setdefault(family, []).append((*point, line))
     for number, (family, points) in enumerate(families.items()):
         x, y, names = zip(*sorted(points, key=lambda point: _rank(point[2])), strict=True)
-        look = pictures.look(number)
-        ax.plot(x, y, marker="o", ms=4, lw=1.2, label=family, **look)
+        marker = "o" if number < 7 else "s"  # there are seven colours
+        ax.plot(x, y, marker=marker, ms=4, lw=1.2, label=family, **pictures.look(number))
         for place, name in zip(zip(x, y, strict=True), names, strict=True):
             if _rank(name) and len(names) > 1:
                 ax.annotate(
