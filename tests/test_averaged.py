@@ -282,6 +282,18 @@ def test_which_activation_is_data_like_the_rest():
         np.testing.assert_allclose(mean, alone.mean(own), rtol=1e-9)
 
 
+def test_without_a_rank_the_whole_covariance_is_kept():
+    settings = [{"activation": jnp.tanh, "drift": drift} for drift in (0.0, 1e-3)]
+    found = []
+    for rank in (None, 13):  # of the 13 weights nothing is left out
+        average = bs.self_tuning([2, 3, 1], NOISE, settings=settings, rank=rank)
+        state, _ = bs.run(average, average.init(jax.random.key(0)), (XS, YS))
+        forecast = bs.predictive.default(average, state, XS[:4])
+        found.append([average.mean(state), state.weights, *forecast.interval(0.9)])
+    for full, low in zip(*found, strict=True):
+        np.testing.assert_allclose(full, low, rtol=1e-8)
+
+
 @pytest.mark.slow
 def test_settings_may_differ_in_method_and_likelihood():
     def make(method, likelihood, **setting):

@@ -9,13 +9,16 @@ import pytest
 
 import oracles
 from bayestream.likelihoods import (
+    adaptive_categorical,
     adaptive_gaussian,
+    adaptive_student_t,
     bernoulli,
     categorical,
     evolving,
     from_log_density,
     gaussian,
     poisson,
+    slowed,
     tempered,
 )
 from bayestream.types import EvolvingLikelihood
@@ -307,6 +310,29 @@ def test_noise_that_is_no_covariance_is_refused(make, noise):
 def test_adaptive_gaussian_names_the_argument_it_refuses(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         adaptive_gaussian(**bad)
+
+
+@pytest.mark.parametrize("make", [adaptive_gaussian, adaptive_student_t])
+def test_a_slowed_likelihood_goes_part_of_the_way(make):
+    eta, y, trust = jnp.zeros((1, 2)), jnp.array([[3.0, -1.0]]), jnp.ones(1)
+    whole, part, none = (slowed(make(), pace) for pace in (1.0, 0.25, 0.0))
+    start = whole.init(2, jnp.float64)
+    (old, new, found, same) = (
+        jax.tree.leaves(carry)
+        for carry in (start, *(each.adapt(start, eta, y, trust) for each in (whole, part, none)))
+    )
+    np.testing.assert_allclose(found, np.add(old, np.multiply(0.25, np.subtract(new, old))))
+    np.testing.assert_array_equal(same, old)
+    assert not np.allclose(new, old)
+
+
+def test_what_learns_nothing_of_itself_by_halves_is_the_same_at_every_pace():
+    assert slowed(fixed := categorical(), 0.1) is fixed
+    likelihood = slowed(adaptive_categorical(), 0.1)
+    seen = likelihood.adapt(likelihood.init(2, float), jnp.zeros((1, 2)), jnp.array([1]), jnp.ones(1))
+    assert seen.seen.tolist() == [False, True]
+    with pytest.raises(ValueError, match="pace must be a number from 0 to 1"):
+        slowed(fixed, 1.5)
 
 
 def test_a_negative_power_is_refused_in_a_sentence():

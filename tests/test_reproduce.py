@@ -146,6 +146,28 @@ def test_uci_cells_are_judged_by_the_papers_standard_deviation():
     assert [cell(value) for value in (2.0, 2.5, 2.78, 2.9)] == ["beyond", "holds", "holds", "fails"]
 
 
+def test_an_untuned_average_is_held_against_the_best_tuned_line_on_its_own_splits():
+    def part(world, line, values):
+        same = {"metric": "rmse", "summary": "s", "step": 1, "task": 0}
+        return Results.of(world=world, method=line, trial=range(len(values)), value=values, **same)
+
+    parts = [
+        part("yacht x1", "self-tuning", [1.0, 1.2]),
+        part("yacht x1", "self-tuning-50", [0.1, 0.1]),  # is not tuned either
+        part("yacht x1", "fcekf", [1.0, 1.0, 0.1]),  # the third split does not count
+        part("yacht x1", "fdekf", [0.5]),  # lacks a split
+        part("energy x1", "self-tuning", [1.0]),
+        part("energy x1", "fcekf", [1.0]),
+        part("energy x10", "self-tuning", [9.0]),
+        part("energy x10", "fcekf", [1.0]),
+    ]
+    judge = uci_report._untuned("self-tuning")
+    found = judge(Results.joined(parts))
+    assert (found.ours, found.verdict) == ("1 of 2: yacht 1.10, energy 1.00", "fails")
+    assert judge(Results.joined(parts[4:])).verdict == "holds"
+    assert judge(Results.joined(parts[1:4])) is None
+
+
 def test_errors_are_drawn_against_time_of_lines_that_have_both_on_every_set(tmp_path):
     def part(world, line, metric):
         same = {"summary": "s", "trial": 0, "step": 1, "task": 0, "value": 1.0}

@@ -10,19 +10,22 @@ import jax.numpy as jnp
 
 from bayestream.averaging.averaged import averaged
 from bayestream.averaging.groups import Setting
-from bayestream.estimators import lofi
+from bayestream.estimators import fcekf, lofi
+from bayestream.likelihoods import slowed
 from bayestream.networks import models
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Likelihood
 
 # What measured best of its size over fourteen streams; docs/decisions.md has the table.
 SETTINGS: list[dict[str, Any]] = [
-    {"activation": activation, "prior_precision": 0.1, "drift": drift}
-    for activation, drifts in (
-        (jax.nn.gelu, (0.0, 1e-3, 1e-1)),
-        (jnp.tanh, (0.0, 1e-3)),
-        (jax.nn.identity, (1e-4,)),
+    {"activation": activation, "prior_precision": 0.1, "drift": drift, "pace": pace}
+    for activation, drift, pace in (
+        (jax.nn.gelu, 0.0, 1.0),
+        (jax.nn.gelu, 1e-3, 1.0),
+        (jax.nn.gelu, 1e-1, 1.0),
+        (jnp.tanh, 0.0, 0.1),
+        (jnp.tanh, 1e-3, 1.0),
+        (jax.nn.identity, 1e-4, 1.0),
     )
-    for drift in drifts
 ]
 
 
@@ -31,7 +34,7 @@ def self_tuning(
     likelihood: Likelihood | EvolvingLikelihood,
     *,
     settings: Sequence[Setting] = SETTINGS,
-    rank: int = 10,
+    rank: int | None = 10,
     forget: float = 0.99,
     switching: float = 1e-3,
     fan_in: int | None = None,
@@ -44,8 +47,10 @@ def self_tuning(
     Args:
         sizes: of the layers, from inputs to outputs, as in `bs.models.mlp`.
         likelihood: what the output means.
-        settings: of the learners: each an activation and options of `bs.lofi`.
-        rank: L of every learner.
+        settings: of the learners: each an activation, options of `bs.lofi` and, if noise is learnt,
+            the `pace` at which it is, 1 if not given (`bs.likelihoods.slowed`).
+        rank: L of every learner; None is the full covariance of `bs.fcekf`, for networks of at most
+            a thousand weights or so.
         forget: as in `bs.averaged`.
         switching: as in `bs.averaged`.
         fan_in: as in `bs.models.mlp`, of networks that have grown.
@@ -57,7 +62,7 @@ def self_tuning(
     """
     known = [*dict.fromkeys(setting["activation"] for setting in settings)]
 
-    def factory(*, which: Any, **options: Any) -> Estimator:
+    def factory(*, which: Any, pace: Any, **options: Any) -> Estimator:
         # Which activation it is, is a number like the rest: one program serves all settings.
         def activation(h: Array) -> Array:
             # One selection: of several, a compiler may not see that two forecasts are the same.
@@ -65,10 +70,14 @@ def self_tuning(
             return jax.lax.select_n(chosen, *(f(h) for f in known))
 
         model = models.mlp(sizes, activation=activation, fan_in_scaled=True, fan_in=fan_in)
-        return lofi(model, likelihood, rank=min(rank, model.size), **options)
+        believed = slowed(likelihood, pace)
+        if rank is None:
+            return fcekf(model, believed, **options)
+        return lofi(model, believed, rank=min(rank, model.size), **options)
 
     numbered = [
-        {**setting, "which": float(known.index(setting["activation"]))} for setting in settings
+        {"pace": 1.0, **setting, "which": float(known.index(setting["activation"]))}
+        for setting in settings
     ]
     for setting in numbered:
         del setting["activation"]

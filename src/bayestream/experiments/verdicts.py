@@ -156,31 +156,39 @@ def doubt_helps(world: str, line: str) -> Callable[[Results], Judgement | None]:
     return judge
 
 
+def beside_the_best(
+    results: Results, world: str, metric: str, line: str, others: Sequence[str], step: int | None
+) -> tuple[float, str, float, int] | None:
+    """The mean of a line, the best of the others, its mean, and how many trials these means have.
+
+    They are the trials that the line has; an other that lacks one of them is left out.
+    """
+    trials = losses(results, world, line, metric, step).keys()
+    means = {
+        name: float(np.mean([found[trial] for trial in trials]))
+        for name in (line, *others)
+        if trials and trials <= (found := losses(results, world, name, metric, step)).keys()
+    }
+    if len(means) < 2:
+        return None
+    own = means.pop(line)
+    rival = min(means, key=lambda name: means[name])
+    return own, rival, means[rival], len(trials)
+
+
 def near_the_best(
     world: str, metric: str, line: str, others: Sequence[str], *, factor: float = 1.05
 ) -> Callable[[Results], Judgement | None]:
-    """A target of ours: the mean loss is at most `factor` times that of the best of the others.
-
-    All means are over the trials that it has.
-    """
+    """A target of ours: the mean loss is at most `factor` times that of the best of the others."""
 
     def judge(results: Results) -> Judgement | None:
-        own_trials = losses(results, world, line, metric, -1).keys()
-        if not own_trials:
+        found = beside_the_best(results, world, metric, line, others, step=-1)
+        if found is None:
             return None
-        means = {
-            name: float(np.mean([found[trial] for trial in own_trials]))
-            for name in (line, *others)
-            if own_trials <= (found := losses(results, world, name, metric, -1)).keys()
-        }
-        if len(means) < 2:
-            return None
-        own = means.pop(line)
-        rival = min(means, key=lambda name: means[name])
-        ratio = own / means[rival]
-        ours = f"{own:.4g}, {rival} {means[rival]:.4g}: {ratio:.2f} times"
-        ours += f", {len(own_trials)} trials" if len(own_trials) > 1 else ", one trial"
-        verdict: Verdict = "holds" if ratio <= factor else "fails"
+        own, rival, least, trials = found
+        ours = f"{own:.4g}, {rival} {least:.4g}: {own / least:.2f} times"
+        ours += f", {trials} trials" if trials > 1 else ", one trial"
+        verdict: Verdict = "holds" if own / least <= factor else "fails"
         return Judgement(f"≤ {factor:g} × the tuned best", ours, float("nan"), verdict)
 
     return judge

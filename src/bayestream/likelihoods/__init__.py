@@ -9,6 +9,7 @@ from bayestream.likelihoods.gaussian import gaussian
 from bayestream.likelihoods.log_density import from_log_density
 from bayestream.likelihoods.one_seen import one_seen
 from bayestream.likelihoods.poisson import poisson
+from bayestream.likelihoods.slowed import slowed
 from bayestream.likelihoods.student_t import student_t
 from bayestream.likelihoods.tempered import tempered
 
@@ -23,6 +24,7 @@ __all__ = [
     "gaussian",
     "one_seen",
     "poisson",
+    "slowed",
     "student_t",
     "tempered",
 ]

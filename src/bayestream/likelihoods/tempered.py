@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_non_negative
+from bayestream.likelihoods.slowed import slowed
 from bayestream.types import Array, EvolvingLikelihood, Likelihood
 
 Kind = TypeVar("Kind", Likelihood, EvolvingLikelihood)
@@ -28,20 +28,8 @@ def tempered(likelihood: Kind, power: Any) -> Kind:
     check_non_negative("power", power)
     if isinstance(likelihood, EvolvingLikelihood):
         evolving = likelihood
-
-        def adapt(carry: Any, *observed: Any, **options: Any) -> Any:
-            return jax.tree.map(_partly, carry, evolving.adapt(carry, *observed, **options))
-
-        def _partly(old: Array, new: Array) -> Array:
-            whole = not jnp.issubdtype(jnp.result_type(old), jnp.floating)
-            return (
-                new
-                if whole
-                else old + jnp.asarray(jnp.minimum(power, 1.0), new.dtype) * (new - old)
-            )
-
-        return evolving._replace(
-            at=lambda carry, step: tempered(evolving.at(carry, step), power), adapt=adapt
+        return slowed(evolving, jnp.minimum(power, 1.0))._replace(
+            at=lambda carry, step: tempered(evolving.at(carry, step), power)
         )
     fixed = likelihood
 
