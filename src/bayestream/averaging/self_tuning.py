@@ -11,29 +11,36 @@ import jax.numpy as jnp
 from bayestream.averaging.averaged import averaged
 from bayestream.averaging.groups import Setting
 from bayestream.estimators import fcekf, lofi
-from bayestream.likelihoods import slowed
+from bayestream.likelihoods.slowed import adapts, slowed
 from bayestream.networks import models
 from bayestream.types import Array, Estimator, EvolvingLikelihood, Likelihood
 
 # What measured best of its size over fourteen streams; docs/decisions.md has the table.
-SETTINGS: list[dict[str, Any]] = [
-    {"activation": activation, "prior_precision": 0.1, "drift": drift, "pace": pace}
-    for activation, drift, pace in (
-        (jax.nn.gelu, 0.0, 1.0),
-        (jax.nn.gelu, 1e-3, 1.0),
-        (jax.nn.gelu, 1e-1, 1.0),
-        (jnp.tanh, 0.0, 0.1),
-        (jnp.tanh, 1e-3, 1.0),
-        (jax.nn.identity, 1e-4, 1.0),
+_MEASURED: list[dict[str, Any]] = [
+    {"activation": activation, "prior_precision": 0.1, "drift": drift}
+    for activation, drifts in (
+        (jax.nn.gelu, (0.0, 1e-3, 1e-1)),
+        (jnp.tanh, (0.0, 1e-3)),
+        (jax.nn.identity, (1e-4,)),
     )
+    for drift in drifts
 ]
+# For a world that stays as it is, and has hardly any noise.
+_PATIENT: dict[str, Any] = {
+    "activation": jnp.tanh, "prior_precision": 0.1, "drift": 0.0, "pace": 0.1
+}  # fmt: skip
+
+
+def measured(likelihood: Likelihood | EvolvingLikelihood) -> list[dict[str, Any]]:
+    """The settings that `self_tuning` has by itself: six, and one more where noise is learnt."""
+    return [*_MEASURED, _PATIENT] if adapts(likelihood) else _MEASURED
 
 
 def self_tuning(
     sizes: Sequence[int],
     likelihood: Likelihood | EvolvingLikelihood,
     *,
-    settings: Sequence[Setting] = SETTINGS,
+    settings: Sequence[Setting] | None = None,
     rank: int | None = 10,
     forget: float = 0.99,
     switching: float = 1e-3,
@@ -47,8 +54,9 @@ def self_tuning(
     Args:
         sizes: of the layers, from inputs to outputs, as in `bs.models.mlp`.
         likelihood: what the output means.
-        settings: of the learners: each an activation, options of `bs.lofi` and, if noise is learnt,
-            the `pace` at which it is, 1 if not given (`bs.likelihoods.slowed`).
+        settings: of the learners: each an activation, options of `bs.lofi` and, where noise is
+            learnt, the `pace` at which it is (`bs.likelihoods.slowed`), 1 unless given. Six that
+            were measured by themselves, and a seventh with a pace of 0.1.
         rank: L of every learner; None is the full covariance of `bs.fcekf`, for networks of at most
             a thousand weights or so.
         forget: as in `bs.averaged`.
@@ -58,8 +66,10 @@ def self_tuning(
     >>> import bayestream as bs
     >>> learner = bs.self_tuning([2, 5, 1], bs.likelihoods.adaptive_student_t(), rank=2)
     >>> learner.init(jax.random.key(0)).weights.shape
-    (6,)
+    (7,)
     """
+    if settings is None:
+        settings = measured(likelihood)
     known = [*dict.fromkeys(setting["activation"] for setting in settings)]
 
     def factory(*, which: Any, pace: Any, **options: Any) -> Estimator:

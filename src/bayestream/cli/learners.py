@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from bayestream import estimators, likelihoods
-from bayestream.averaging import SETTINGS, self_tuning
+from bayestream.averaging import measured, self_tuning
 from bayestream.checks import check_choice
 from bayestream.cli.sources import Source, network
 from bayestream.networks import models
@@ -170,6 +170,8 @@ def summary(source: Source, method: str, learner: Estimator) -> dict[str, Any]:
     return {"method": method, "weights": model.size, **source.summary(), **sizes}
 
 
-def drifts(chosen: Settings) -> list[float]:
+def drifts(source: Source, chosen: Settings) -> list[float]:
     """Of the settings that are averaged over; none where there is one learner."""
-    return [setting["drift"] for setting in SETTINGS] if chosen.method == SELF_TUNING else []
+    if chosen.method != SELF_TUNING:
+        return []
+    return [setting["drift"] for setting in measured(likelihood_of(source, chosen.noise))]

@@ -92,7 +92,7 @@ def predict(
     console.lines(
         [*(source.plan.files if source.plan else ()), f"{chosen.method}, from {file.path}"]
     )
-    journal = journal_for(source, _BLOCK, out, learners.drifts(chosen), level=level)
+    journal = journal_for(source, _BLOCK, out, learners.drifts(source, chosen), level=level)
     with journal:
         describe(out, source, journal.header, level)
         rows = INTERRUPTS.until(source.rows)

@@ -157,7 +157,7 @@ def run(
             soft_wrap=True,
         )
     journal = journal_for(
-        source, window, out, learners.drifts(chosen), level=level, kept=checkpoint
+        source, window, out, learners.drifts(source, chosen), level=level, kept=checkpoint
     )
     saved.begin(belief, {"learner": chosen._asdict(), "began": began}, journal)
     opened = nullcontext()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_fraction
+from bayestream.likelihoods.evolving import evolving
 from bayestream.types import Array, EvolvingLikelihood, Likelihood
 
-Kind = TypeVar("Kind", Likelihood, EvolvingLikelihood)
 
-
-def slowed(likelihood: Kind, pace: Any) -> Kind:
+def slowed(likelihood: Likelihood | EvolvingLikelihood, pace: Any) -> EvolvingLikelihood:
     """What a likelihood learns of itself, its noise above all, goes `pace` of its way each time.
 
     From 0, where it stays what it was, to 1. A likelihood that learns nothing of itself is the
@@ -27,16 +26,27 @@ def slowed(likelihood: Kind, pace: Any) -> Kind:
     3.0
     """
     check_fraction("pace", pace)
-    if not isinstance(likelihood, EvolvingLikelihood):
-        return likelihood
-    evolving = likelihood
+    whole = evolving(likelihood)
 
     def adapt(carry: Any, *observed: Any, **options: Any) -> Any:
-        return jax.tree.map(partly, carry, evolving.adapt(carry, *observed, **options))
+        return jax.tree.map(partly, carry, whole.adapt(carry, *observed, **options))
 
     def partly(old: Array, new: Array) -> Array:
-        if not jnp.issubdtype(jnp.result_type(old), jnp.floating):
-            return new
-        return old + jnp.asarray(pace, new.dtype) * (new - old)
+        return old + jnp.asarray(pace, new.dtype) * (new - old) if _graded(old) else new
 
-    return evolving._replace(adapt=adapt)
+    return whole._replace(adapt=adapt)
+
+
+def adapts(likelihood: Likelihood | EvolvingLikelihood) -> bool:
+    """Whether it learns something of itself that can be learnt more slowly.
+
+    >>> import bayestream as bs
+    >>> adapts(bs.likelihoods.adaptive_gaussian()), adapts(bs.likelihoods.categorical())
+    (True, False)
+    """
+    carry = evolving(likelihood).init(1, jnp.float32)
+    return any(_graded(part) for part in jax.tree.leaves(carry))
+
+
+def _graded(part: Array) -> bool:
+    return jnp.issubdtype(jnp.result_type(part), jnp.floating)
