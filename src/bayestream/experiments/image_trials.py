@@ -106,13 +106,19 @@ def series(
             experiment,
             world,
             line,
-            {**about, "line": dict(options)},
+            {**about, "line": _line(world, options)},
             trials if scale == "full" else 2,
             _seconds(world, options, steps, every),
         )
         for line, options in chosen.items()
     ]
     return affordable(shown, scale, _PATIENCE)
+
+
+def _line(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    if options["method"] == "self_tuning":
+        return lines.untuned(target(world, "self_tuning").likelihood)
+    return dict(options)
 
 
 def _seconds(world: str, options: Mapping[str, Any], steps: int, every: int) -> float:
@@ -170,7 +176,7 @@ def _learner(about: str) -> Estimator:
     outputs, likelihood, _ = target(world, options["method"])
     model = network(world, outputs)
     if options["method"] == "self_tuning":
-        return lines.self_tuning(model, likelihood)
+        return lines.self_tuning(model, likelihood, options)
     return lines.learner(model, likelihood, options)
 
 

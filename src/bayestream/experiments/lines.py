@@ -8,10 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from bayestream import estimators
-from bayestream.averaging import averaged, grid
+from bayestream.averaging import averaged, grid, measured
 from bayestream.averaging import self_tuning as averaged_settings
 from bayestream.checks import check_choice
 from bayestream.estimators import inflation
@@ -24,6 +26,11 @@ _INFLATIONS: dict[str, Callable[[float], Any]] = {
     "bayesian": inflation.bayesian,
     "hybrid": inflation.hybrid,
     "simple": inflation.simple,
+}
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "gelu": jax.nn.gelu,
+    "identity": jax.nn.identity,
+    "tanh": jnp.tanh,
 }
 _OPTIMISERS: dict[str, Callable[[float], Any]] = {"adam": optax.adam, "sgd": optax.sgd}
 
@@ -59,11 +66,30 @@ def learner(
     return estimators.make(method, model, likelihood, **options)
 
 
+def untuned(likelihood: Likelihood | EvolvingLikelihood, **options: Any) -> dict[str, Any]:
+    """The line of what needs no tuning, with the settings that it averages over.
+
+    >>> import bayestream as bs
+    >>> untuned(bs.likelihoods.categorical())["settings"][0]
+    {'activation': 'gelu', 'prior_precision': 0.1, 'drift': 0.0}
+    """
+    names = {function: name for name, function in _ACTIVATIONS.items()}
+    chosen = [
+        {**setting, "activation": names[setting["activation"]]} for setting in measured(likelihood)
+    ]
+    return {"method": "self_tuning", "settings": chosen, **options}
+
+
 def self_tuning(
-    model: Model, likelihood: Likelihood | EvolvingLikelihood, **options: Any
+    model: Model, likelihood: Likelihood | EvolvingLikelihood, line: Mapping[str, Any]
 ) -> Estimator:
-    """What needs no tuning, for the layers of a multi-layer perceptron; its rank may be given."""
+    """The learner of an untuned line, for the layers of a multi-layer perceptron."""
     sizes = [model.layers[0].inputs, *(layer.outputs for layer in model.layers)]
+    options = {name: value for name, value in line.items() if name != "method"}
+    options["settings"] = [
+        {**setting, "activation": check_choice("activation", setting["activation"], _ACTIVATIONS)}
+        for setting in options["settings"]
+    ]
     return averaged_settings(sizes, likelihood, **options)
 
 

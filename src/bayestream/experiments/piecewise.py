@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 
 TASKS, LENGTH, NOISE = 10, 250, 0.01
 GRID: Floats = np.linspace(-2, 2, 101)
+LEARNT = likelihoods.adaptive_student_t()  # nobody tells an untuned line how noisy the stream is
 
 # The lines that the demo shows, of those in `piecewise.toml`.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -104,7 +105,7 @@ def _learner(settings: str) -> Estimator:
     options = json.loads(settings)
     model = models.mlp([1, 50, 1], activation=jax.nn.relu)
     if options["method"] == "self_tuning":
-        return lines.self_tuning(model, likelihoods.adaptive_student_t())
+        return lines.self_tuning(model, LEARNT, options)
     return lines.learner(model, likelihoods.gaussian(NOISE), options)
 
 

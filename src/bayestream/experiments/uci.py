@@ -73,6 +73,7 @@ LINES = (
 )
 # What an untuned line is given: a rank of its own, or all of the covariance.
 _UNTUNED: dict[str, dict[str, None]] = {"self-tuning": {}, "self-tuning-full": {"rank": None}}
+_LEARNT = likelihoods.adaptive_student_t()  # nobody tells an untuned line how noisy targets are
 _QUADRATIC = ("fcekf", "self-tuning-full")  # in the number of weights
 METHODS = {"lofi-diag": "lofi", "lofi-sph": "lofi_spherical", "lrvga": "lrvga"}
 _PATIENCE = 5.0  # seconds of a trial beyond which `quick` leaves it out
@@ -89,7 +90,7 @@ def settings(name: str, passes: int, line: Line) -> dict[str, Any] | None:
     """A line's options on a data set, as `uci_tuning` found them, if it has."""
     ranked = {} if line.rank is None else {"rank": line.rank}
     if line.method in _UNTUNED:
-        return {"method": "self_tuning", **_UNTUNED[line.method], **ranked}
+        return lines.untuned(_LEARNT, **_UNTUNED[line.method], **ranked)
     # What was searched at 1 serves 2, what was searched at 10 the rest; ours is as LO-FI-10.
     low = line.method == "lrvga" or (line.rank or 0) < 5
     searched = "" if line.rank is None else f"-{1 if low else 10}"
@@ -190,8 +191,7 @@ def _learner(about: str) -> Estimator:
     options.pop(TIMED, None)
     model = network(SETS[name][1])
     if options["method"] == "self_tuning":
-        del options["method"]
-        return lines.self_tuning(model, likelihoods.adaptive_student_t(), **options)
+        return lines.self_tuning(model, _LEARNT, options)
     return lines.learner(model, likelihoods.gaussian(options.pop("noise")), options)
 
 
