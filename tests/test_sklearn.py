@@ -62,6 +62,20 @@ def test_refused_updates_are_counted_and_warned_of_once():
     assert (model.refused, len(said)) == (len(X) + 3, 1)
 
 
+@pytest.mark.slow
+def test_without_a_rank_the_default_keeps_the_whole_covariance():
+    full, low = (
+        BayesNetRegressor(hidden=2, rank=rank, random_state=0).fit(X[:50], Y[:50]).predict(X)
+        for rank in (None, 9)  # of the 9 weights nothing is left out
+    )
+    np.testing.assert_allclose(full, low, rtol=1e-3)
+
+
+def test_a_method_that_has_a_rank_must_have_one():
+    with pytest.raises(TypeError, match="rank must be a whole number, 0 or above, got None"):
+        regressor(rank=None).fit(X, Y)
+
+
 def test_a_weight_of_two_is_the_row_twice_wherever_it_stands():
     weights = RNG.integers(0, 4, size=len(X))
     weighted = classifier().fit(X, LABELS, sample_weight=weights).predict_proba(X)

@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     task: Task
     method: str  # SELF_TUNING, or one of the registry
     hidden: tuple[int, ...]
-    rank: int
+    rank: int | None  # None: the full covariance of what tunes itself
     noise: float | None  # variance, of a standardised target; None learns it from the stream
     options: tuple[tuple[str, Any], ...] = ()
     known: int = 0  # classes that there are, seen or not
@@ -51,7 +51,7 @@ def settings(
     *,
     method: str | None,
     hidden: int | Sequence[int],
-    rank: int,
+    rank: int | None,
     noise: float | None,
     options: Mapping[str, Any] | None,
 ) -> Settings:
@@ -61,7 +61,8 @@ def settings(
     sizes = tuple(hidden) if isinstance(hidden, Sequence) else (hidden,)
     for size in sizes:
         check_whole("hidden", size, 1)
-    check_whole("rank", rank, 0)
+    if rank is not None or named != SELF_TUNING:
+        check_whole("rank", rank, 0)
     return Settings(task, named, sizes, rank, noise, tuple(sorted((options or {}).items())))
 
 
@@ -80,7 +81,7 @@ def _learner(chosen: Settings, size: Size, power: Any = None) -> Estimator:
     if chosen.method == SELF_TUNING:
         return self_tuning(sizes, believed, rank=chosen.rank, fan_in=size.fan_in, **options)
     model = models.mlp(sizes, fan_in_scaled=True, fan_in=size.fan_in)
-    if estimators.takes(chosen.method, "rank"):
+    if chosen.rank is not None and estimators.takes(chosen.method, "rank"):
         options = {"rank": min(chosen.rank, model.size), **options}
     return estimators.make(chosen.method, model, believed, **options)
 

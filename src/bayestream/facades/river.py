@@ -39,7 +39,7 @@ class _Shell(base.Estimator):
         self,
         hidden: int | tuple[int, ...] = 50,
         method: str | None = None,
-        rank: int = 10,
+        rank: int | None = 10,
         options: dict[str, Any] | None = None,
         max_inputs: int = 1000,
         seed: int = 0,
@@ -127,7 +127,8 @@ class BayesNetRegressor(_Shell, base.MiniBatchRegressor):
     Args:
         hidden: units of the hidden layer, or of each of several.
         method: one of `bs.estimators.REGISTRY`; None averages over settings of LO-FI.
-        rank: that of LO-FI and its kin.
+        rank: that of LO-FI and its kin. None, without a method, keeps the whole covariance of
+            small networks: better where rows are few, and slower.
         noise: variance of the noise, of a standardised target; None learns it from the stream.
         options: further arguments of the method, such as `{"prior_precision": 1.0}`.
         max_inputs: how many there may be, one for each string; what comes later is not seen.
@@ -146,7 +147,7 @@ class BayesNetRegressor(_Shell, base.MiniBatchRegressor):
         self,
         hidden: int | tuple[int, ...] = 50,
         method: str | None = None,
-        rank: int = 10,
+        rank: int | None = 10,
         noise: float | None = None,
         options: dict[str, Any] | None = None,
         max_inputs: int = 1000,
@@ -202,7 +203,8 @@ class BayesNetClassifier(_Shell, base.MiniBatchClassifier):
     Args:
         hidden: units of the hidden layer, or of each of several.
         method: one of `bs.estimators.REGISTRY`; None averages over settings of LO-FI.
-        rank: that of LO-FI and its kin.
+        rank: that of LO-FI and its kin. None, without a method, keeps the whole covariance of
+            small networks: better where rows are few, and slower.
         options: further arguments of the method, such as `{"prior_precision": 1.0}`.
         max_inputs: how many there may be, one for each string; what comes later is not seen.
         seed: of all that is random.
@@ -220,7 +222,7 @@ class BayesNetClassifier(_Shell, base.MiniBatchClassifier):
         self,
         hidden: int | tuple[int, ...] = 50,
         method: str | None = None,
-        rank: int = 10,
+        rank: int | None = 10,
         options: dict[str, Any] | None = None,
         max_inputs: int = 1000,
         seed: int = 0,

@@ -36,7 +36,7 @@ class _Shell(BaseEstimator):
         self,
         hidden: int | Sequence[int] = 50,
         method: str | None = None,
-        rank: int = 10,
+        rank: int | None = 10,
         options: Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -99,7 +99,8 @@ class BayesNetRegressor(RegressorMixin, _Shell):
     Args:
         hidden: units of the hidden layer, or of each of several.
         method: one of `bs.estimators.REGISTRY`; None averages over settings of LO-FI.
-        rank: that of LO-FI and its kin.
+        rank: that of LO-FI and its kin. None, without a method, keeps the whole covariance of
+            small networks: better where rows are few, and slower.
         noise: variance of the noise, of a standardised target; None learns it from the data.
         options: further arguments of the method, such as `{"prior_precision": 1.0}`.
         random_state: of the weights' start and the order of `fit`.
@@ -117,7 +118,7 @@ class BayesNetRegressor(RegressorMixin, _Shell):
         self,
         hidden: int | Sequence[int] = 50,
         method: str | None = None,
-        rank: int = 10,
+        rank: int | None = 10,
         noise: float | None = None,
         options: Mapping[str, Any] | None = None,
         random_state: Any = None,
@@ -193,7 +194,8 @@ class BayesNetClassifier(ClassifierMixin, _Shell):
     Args:
         hidden: units of the hidden layer, or of each of several.
         method: one of `bs.estimators.REGISTRY`; None averages over settings of LO-FI.
-        rank: that of LO-FI and its kin.
+        rank: that of LO-FI and its kin. None, without a method, keeps the whole covariance of
+            small networks: better where rows are few, and slower.
         options: further arguments of the method, such as `{"prior_precision": 1.0}`.
         random_state: of the weights' start and the order of `fit`.
 
