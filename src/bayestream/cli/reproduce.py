@@ -36,7 +36,8 @@ def reproduce(
     match: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run only series whose name has this in it: x1/ or lofi-10. May be repeated."
+            help="Run only series whose name has this in it: x1/ or lofi-10. May be repeated; what "
+            "is named first runs first."
         ),
     ] = None,
     trials: Annotated[
@@ -58,6 +59,8 @@ def reproduce(
 
     `bayestream reproduce all --scale full --out docs/reproduction --dry-run`
 
+    `bayestream reproduce uci --scale full --match naval-x1/ --match x10/lofi --trials 5`
+
     `bayestream reproduce all --scale full --ray 10.0.0.1:6379`
     """
     if ray is not None and jobs > 1:
@@ -67,9 +70,8 @@ def reproduce(
     size = cast(Scale, check_choice("--scale", scale, {name: name for name in SCALES}))
     todo = [
         job
-        for job in work.jobs(chosen, size, out)
-        if any(part in job.series.name for part in match or [""])
-        and (trials is None or job.trial < trials)
+        for job in work.matching(work.jobs(chosen, size, out), match or [""])
+        if trials is None or job.trial < trials
     ]
     console.print(_plan(chosen, size, todo, jobs))
     if dry_run:

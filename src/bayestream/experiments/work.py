@@ -44,6 +44,19 @@ def jobs(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> list[
     ]
 
 
+def matching(todo: Sequence[Job], parts: Sequence[str]) -> list[Job]:
+    """Trials of series whose name has one of the parts in it; those of the first part come first.
+
+    >>> lines = (Series("uci", "yacht x1", line, {}, 1, 1.0) for line in ("lofi-1", "fdekf", "ogd"))
+    >>> todo = [Job(series, 0) for series in lines]
+    >>> [job.series.line for job in matching(todo, ["fdekf", "yacht-x1/lofi"])]
+    ['fdekf', 'lofi-1']
+    """
+    found = {job.series.name: [part in job.series.name for part in parts] for job in todo}
+    wanted = [job for job in todo if any(found[job.series.name])]
+    return sorted(wanted, key=lambda job: found[job.series.name].index(True))
+
+
 def run(job: Job) -> Results:
     """One trial; the seconds it took are a metric of their own."""
     _only_programs_of(job.series.name)
