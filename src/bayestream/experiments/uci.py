@@ -67,9 +67,9 @@ LINES = (
         for rank, cost in zip(RANKS, costs, strict=True)
     ),
     Line("lofi-ls", 10, 17),
-    Line("self-tuning", None, 116),
-    Line("self-tuning", 50, 900),
-    Line("self-tuning-full", None, 2000),
+    Line("self-tuning", None, 90),
+    Line("self-tuning", 50, 820),
+    Line("self-tuning-full", None, 700),
 )
 # What an untuned line is given: a rank of its own, or all of the covariance.
 _UNTUNED: dict[str, dict[str, None]] = {"self-tuning": {}, "self-tuning-full": {"rank": None}}
