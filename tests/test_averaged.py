@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import bayestream as bs
+from bayestream.averaging import measured
 from bayestream.forecasts import AveragedForecast, GaussianForecast, StudentTForecast, predictive
 
 MODEL = bs.models.mlp([2, 3, 1], activation=jnp.tanh)
@@ -280,6 +281,14 @@ def test_which_activation_is_data_like_the_rest():
         own, _ = bs.run(alone, alone.init(jax.random.key(0)), (XS, YS))
         mean = average.mean(state)[i * model.size : (i + 1) * model.size]
         np.testing.assert_allclose(mean, alone.mean(own), rtol=1e-9)
+
+
+def test_only_where_noise_is_learnt_a_setting_learns_it_slowly():
+    known = bs.likelihoods
+    learnt = measured(known.adaptive_student_t())
+    for without in (known.categorical(), known.adaptive_categorical(), known.gaussian(0.1)):
+        assert measured(without) == [each for each in learnt if "pace" not in each]
+    assert [each["pace"] for each in learnt if "pace" in each] == [0.1]
 
 
 def test_without_a_rank_the_whole_covariance_is_kept():
