@@ -55,8 +55,8 @@ def self_tuning(
         sizes: of the layers, from inputs to outputs, as in `bs.models.mlp`.
         likelihood: what the output means.
         settings: of the learners: each an activation, options of `bs.lofi` and, where noise is
-            learnt, the `pace` at which it is (`bs.likelihoods.slowed`), 1 unless given. Six that
-            were measured by themselves, and a seventh with a pace of 0.1.
+            learnt, the `pace` at which it is (`bs.likelihoods.slowed`), 1 unless given. By
+            default six that were measured and, where there is noise to learn, a patient seventh.
         rank: L of every learner; None is the full covariance of `bs.fcekf`, for networks of at most
             a thousand weights or so.
         forget: as in `bs.averaged`.
