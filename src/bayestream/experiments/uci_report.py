@@ -180,10 +180,12 @@ def _untuned(own: str) -> Callable[[Results], Judgement | None]:
     def judge(results: Results) -> Judgement | None:
         ratios: dict[str, float] = {}
         for world in results.unique("world"):
+            if not world.endswith(" x1"):
+                continue
             lines = results.where(world=world).unique("method")
             tuned = [line for line in lines if not line.startswith("self-tuning")]
             found = beside_the_best(results, world, "rmse", own, tuned, step=None)
-            if world.endswith(" x1") and found is not None:
+            if found is not None:
                 ratios[world.removesuffix(" x1")] = found[0] / found[2]
         if not ratios:
             return None
