@@ -134,7 +134,7 @@ def _timed(cell: Series) -> Series:
 
 def _cell(name: str, passes: int, line: Line, trials: int) -> Series | None:
     chosen = settings(name, passes, line)
-    if chosen is None or (line.method == "lrvga" and passes > 1):  # nor has the paper
+    if chosen is None:
         return None
     rows, inputs = SETS[name]
     width = ((inputs + 2) * 50 + 1) / 501

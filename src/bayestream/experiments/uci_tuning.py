@@ -102,10 +102,8 @@ def search(name: str, line: str, passes: int) -> dict[str, float]:
 
 
 def searched(name: str, line: str, passes: int) -> bool:
-    """Whether there is a search; the paper has L-RVGA for one pass alone."""
-    if passes > 10:
-        return line.startswith("sgd-rb") and SETS[name][0] < SMALL
-    return passes == 1 or not line.startswith("lrvga")
+    """Whether there is a search."""
+    return passes <= 10 or (line.startswith("sgd-rb") and SETS[name][0] < SMALL)
 
 
 def write(found: dict[str, Any]) -> None:

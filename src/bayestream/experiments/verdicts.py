@@ -40,6 +40,7 @@ class Claim(NamedTuple):
     text: str
     source: str  # where in the paper, or AIM
     judge: Callable[[Results], Judgement | None]  # None if the trials it needs are not there
+    tried: str = ""  # what was tried, to be read where it does not hold
 
 
 def standard_error(values: Any) -> float:
