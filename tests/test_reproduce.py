@@ -217,10 +217,20 @@ def test_the_report_counts_verdicts_and_stands_alone(tmp_path, monkeypatch):
     assert "Of its claims, 1 were judged" in page
     assert "beside them, 0:" in page
     assert "Trials a line: 3." in page
+    assert '<td class="n open">1<td class="n fails"><td class="n">3<td class="n">0.0' in page
     assert 'class="verdict open"' in page
     assert "<script" not in page
     assert 'src="http' not in page
     assert (tmp_path / "tables" / "toy-losses.csv").read_text() == "line,mean\nlofi 1,1\n"
+
+
+def test_what_was_tried_is_read_where_a_claim_fails():
+    claim = Claim("One is less.", "here", best("w", "rmse", "a", ["b"]), "this & that.")
+    shown = [
+        report._claim(claim, verdicts.Judgement("a best", "a 2, b 1", 0.0, verdict))
+        for verdict in ("fails", "holds")
+    ]
+    assert ["Tried: this &amp; that." in text for text in shown] == [True, False]
 
 
 def test_what_there_is_not_is_refused_in_a_sentence(tmp_path):

@@ -27,6 +27,11 @@ FEW = ("lofi-10", "fdekf", "sgd-rb-10", "sgd-rb-1")
 RANKS = (2, 5, 20, 50)
 SHOWN_RANKS = (1, 2, 5, 10, 20, 50)
 
+COOLED = (
+    "on training images kept for tuning, the belief's covariance times 1, .3, .1 and .03: NLPD "
+    ".603, .529, .519 and .520 after 2,000 images, where NLL is .521."
+)
+
 
 def _series(
     name: str, world: str, names: Sequence[str], *, steps: int, every: int, trials: int
@@ -124,6 +129,7 @@ STATIONARY = Experiment(
             "For LO-FI, NLPD is below NLL.",
             "Figure “fmnist-st-clf-nlpd”",
             doubt_helps("stationary", "lofi-10"),
+            COOLED,
         ),
         *(
             Claim(
@@ -221,7 +227,10 @@ ROTATED = Experiment(
             best("rotated", "nlpd", "lofi-10", ["fdekf", "vdekf"], step=-1),
         ),
         Claim(
-            "For LO-FI, NLPD is below NLL.", "Figure “gr-NLPD”", doubt_helps("rotated", "lofi-10")
+            "For LO-FI, NLPD is below NLL.",
+            "Figure “gr-NLPD”",
+            doubt_helps("rotated", "lofi-10"),
+            f"where images do not turn, {COOLED}",
         ),
         *_ours("rotated"),
     ],

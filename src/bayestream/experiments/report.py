@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from bayestream.evaluation import Results
 from bayestream.experiments import work
@@ -50,7 +51,7 @@ p, li { max-width: 42rem; } .soft { color: var(--soft); font-size: .85rem; }
 .fails { color: var(--fails); } td.verdict { font-weight: bold; white-space: nowrap; }
 figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; background: white; }
 figcaption { color: var(--soft); font-size: .85rem; }
-nav a { margin-right: 1rem; } a { color: inherit; } details summary { cursor: pointer; }
+a { color: inherit; } details summary { cursor: pointer; }
 @media (max-width: 40rem) { .claims th { display: none; } .claims tr, .claims td { display: block; }
   .claims tr { border-bottom: 1px solid var(--line); padding: .6rem 0; }
   .claims td { border: 0; padding: .1rem 0; } .claims td.n { text-align: left; }
@@ -58,41 +59,57 @@ nav a { margin-right: 1rem; } a { color: inherit; } details summary { cursor: po
 """
 
 
+class _Group(NamedTuple):
+    """An experiment, what was found, and what that says of its claims."""
+
+    experiment: Experiment
+    found: Results
+    claims: list[tuple[Claim, Judgement | None]]
+
+    @property
+    def verdicts(self) -> list[tuple[Claim, Judgement]]:
+        return [(claim, verdict) for claim, verdict in self.claims if verdict is not None]
+
+    @property
+    def trials(self) -> Counter[tuple[str, str]]:
+        """How many there are of each line, world by world."""
+        columns = (self.found[name] for name in ("world", "method", "trial"))
+        return Counter((world, line) for world, line, _ in set(zip(*columns, strict=True)))
+
+    @property
+    def hours(self) -> float:
+        """What they took, by the clock of the process that ran each."""
+        return float(np.sum(self.found.where(metric="wall seconds")["value"])) / 3600
+
+
 def write(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> Path:
     """Pictures, tables and `report.html` of what is finished, in a folder."""
+    groups: list[_Group] = []
     parts: list[str] = []
-    judged: list[tuple[Claim, Judgement]] = []
-    shown: list[Experiment] = []
     for experiment in experiments:
         found = work.found(experiment, scale, folder)
         if not len(found):
             continue
-        shown.append(experiment)
         claims = [(claim, claim.judge(found)) for claim in experiment.claims]
-        judged += [(claim, verdict) for claim, verdict in claims if verdict is not None]
+        groups.append(_Group(experiment, found, claims))
         pictures = experiment.draw(found, folder / "figures" / experiment.id)
         tables = {name: rows for name, rows in experiment.tables(found).items() if rows}
         for name, rows in tables.items():
             _save(rows, folder / "tables" / f"{experiment.id}-{name}.csv")
-        parts.append(_section(experiment, claims, pictures, tables, _trials(found)))
-    page = _page(shown, scale, judged, parts)
+        parts.append(_section(groups[-1], pictures, tables))
+    page = _page(groups, scale, parts)
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / ".report.html"
     partial.write_text(page, "utf-8")
     return partial.replace(folder / "report.html")
 
 
-def _page(
-    shown: Sequence[Experiment],
-    scale: Scale,
-    judged: Sequence[tuple[Claim, Judgement]],
-    parts: Sequence[str],
-) -> str:
+def _page(groups: Sequence[_Group], scale: Scale, parts: Sequence[str]) -> str:
+    judged = [pair for group in groups for pair in group.verdicts]
     own = [judgement for claim, judgement in judged if claim.source == AIM]
     theirs = [judgement for claim, judgement in judged if claim.source != AIM]
-    links = "".join(f'<a href="#{e.id}">{html.escape(e.title)}</a>' for e in shown)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    machine = f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>LO-FI, reproduced</title><style>{_STYLE}</style></head><body>
@@ -106,9 +123,36 @@ has been run here, beside what the paper says of it. Of its claims, {len(theirs)
 <p>Lines named <code>…-ls-…</code> are LO-FI with a line search, <code>self-tuning</code> is an
 average over settings that was not tuned at all; both are ours. Bands and ± are standard errors over
 trials unless a table says otherwise. Nothing was tuned on test data.</p>
-<p class="soft">Scale {scale}, seeds from 0 up. {made}; commit {_commit()}; {machine},
-JAX {jax.__version__}.</p><nav>{links}</nav>
+{_overview(groups)}
+<p class="soft">Claims of the paper and aims of ours together; hours are those of a trial's own
+process, beside whatever else its machine did. Scale {scale}, seeds from 0 up. Page made {made};
+commit {_commit()}; {machine}, JAX {jax.__version__}. Trials of earlier commits and other machines
+of two cores are kept.</p>
 {"".join(parts)}</body></html>"""
+
+
+def _overview(groups: Sequence[_Group]) -> str:
+    """A row an experiment: how its claims fared, and what its trials took."""
+    head = "".join(f"<th>{name}" for name in ("experiment", *_MEANS, "trials", "hours"))
+    rows = "".join(
+        _overview_row(
+            f'<a href="#{group.experiment.id}">{html.escape(group.experiment.title)}</a>',
+            [judgement for _, judgement in group.verdicts],
+            group.trials.total(),
+            group.hours,
+        )
+        for group in groups
+    )
+    judged = [judgement for group in groups for _, judgement in group.verdicts]
+    trials = sum(group.trials.total() for group in groups)
+    rows += _overview_row("all", judged, trials, sum(group.hours for group in groups))
+    return f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def _overview_row(name: str, judged: Sequence[Judgement], trials: int, hours: float) -> str:
+    counts = Counter(judgement.verdict for judgement in judged)
+    cells = "".join(f'<td class="n {kind}">{counts[kind] or ""}' for kind in _MEANS)
+    return f'<tr><td>{name}{cells}<td class="n">{trials:,}<td class="n">{hours:.1f}</tr>'
 
 
 def _counts(judged: Sequence[Judgement], whose: int) -> str:
@@ -121,20 +165,10 @@ def _counts(judged: Sequence[Judgement], whose: int) -> str:
     return f'<ul class="counts">{boxes}</ul>'
 
 
-def _trials(found: Results) -> str:
-    """How many there are of a line in a world, from the fewest to the most."""
-    seen = set(zip(found["world"], found["method"], found["trial"], strict=True))
-    counts = sorted(Counter((world, line) for world, line, _ in seen).values())
-    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-
-
-def _section(
-    experiment: Experiment,
-    claims: Sequence[tuple[Claim, Judgement | None]],
-    pictures: Sequence[Path],
-    tables: Any,
-    trials: str,
-) -> str:
+def _section(group: _Group, pictures: Sequence[Path], tables: Any) -> str:
+    experiment, _, claims = group
+    fewest_and_most = dict.fromkeys((min(group.trials.values()), max(group.trials.values())))
+    trials = " to ".join(map(str, fewest_and_most))
     rows = "".join(_claim(*pair) for pair in claims)
     head = "<tr><th>claim<th>paper<th>ours<th>difference<th>verdict</tr>"
     images = "".join(
@@ -153,6 +187,8 @@ def _claim(claim: Claim, found: Judgement | None) -> str:
     text = f'{html.escape(claim.text)}<br><span class="soft">{html.escape(claim.source)}</span>'
     if found is None:
         return f'<tr><td>{text}<td><td class="soft" colspan="3">not run yet</tr>'
+    if found.verdict == "fails" and claim.tried:
+        text += f'<br><span class="soft">Tried: {html.escape(claim.tried)}</span>'
     far = "" if math.isnan(found.difference) else _difference(found.difference)
     return (
         f'<tr><td>{text}<td data-is="paper">{html.escape(found.paper)}'
@@ -196,6 +232,16 @@ def _save(rows: Rows, path: Path) -> None:
         for row in rows:
             shown = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()}
             write.writerow(shown)
+
+
+def _processor() -> str:
+    """What the system calls it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def _commit() -> str:
