@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayestream.evaluation import drawing
 from bayestream.evaluation.results import Results
 from bayestream.forecasts import Forecast
 from bayestream.forecasts.scores import expected_calibration_error, reliability
@@ -27,7 +28,7 @@ def reliability_diagram(forecast: Forecast, y: Any, *, bins: int = 15) -> Figure
     >>> len(figure.axes)
     2
     """
-    figure = _figure(figsize=(4, 5))
+    figure = drawing.figure(figsize=(4, 5))
     found = reliability(forecast, y, bins=bins)
     error = float(expected_calibration_error(forecast, y, bins=bins))
     share, accuracy, confidence = (
@@ -49,9 +50,6 @@ def reliability_diagram(forecast: Forecast, y: Any, *, bins: int = 15) -> Figure
     return figure
 
 
-# Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
-_COLOURS = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 _FEW = 30  # points that are marked one by one
 
 
@@ -80,7 +78,8 @@ def curves(
     metrics, methods = shown.unique("metric"), shown.unique("method")
     rows = len(metrics) + bool(shares)
     height = 2.6 * rows
-    figure = _figure(figsize=(8, height), layout=None)  # to find a layout takes as long as to draw
+    # To find a layout takes as long as to draw.
+    figure = drawing.figure(figsize=(8, height), layout=None)
     figure.subplots_adjust(0.1, 0.5 / height, 0.96, 1 - 0.3 / height, hspace=0.1)
     axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
     if shares:
@@ -93,12 +92,12 @@ def curves(
             line = averaged.where(metric=metric, method=method)
             order = np.argsort(line["step"], kind="stable")
             step, mean, error = (line[name][order] for name in ("step", "mean", "error"))
-            colour = _COLOURS[number % len(_COLOURS)]
-            dashes = _DASHES[(number + number // len(_COLOURS)) % len(_DASHES)]  # no pair twice
+            look = drawing.look(number)
+            band = {"color": look["color"], "alpha": 0.2, "lw": 0}
             marker = "o" if len(step) < _FEW else None
             name = method if np.isfinite(mean).any() else f"{method} (diverged)"
-            ax.plot(step, mean, ls=dashes, color=colour, lw=1.4, marker=marker, ms=3, label=name)
-            ax.fill_between(step, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+            ax.plot(step, mean, **look, lw=1.4, marker=marker, ms=3, label=name)
+            ax.fill_between(step, mean - error, mean + error, **band)
             lines.append(mean)
         ax.set(ylabel=metric, ylim=_limits(np.concatenate(lines)))
         ax.margins(x=0)
@@ -122,7 +121,7 @@ def search(history: Sequence[tuple[Mapping[str, float], float]]) -> Figure:
         raise ValueError("history must have trials to be drawn, got none.")
     losses = np.array([loss for _, loss in history])
     names, best = list(history[0][0]), int(np.argmin(losses))
-    figure = _figure(figsize=(2.8 * len(names), 2.8))
+    figure = drawing.figure(figsize=(2.8 * len(names), 2.8))
     axes = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     limits = _limits(losses)
     shown = losses if limits is None else np.minimum(losses, limits[1])
@@ -132,7 +131,8 @@ def search(history: Sequence[tuple[Mapping[str, float], float]]) -> Figure:
         near_one = bool(np.all((values > 0.5) & (values <= 1)))
         x = np.maximum(1 - values, 1e-12) if near_one else values
         ax.scatter(x, shown, c=np.arange(len(x)), cmap="Greys", vmin=-len(x) / 2, s=14, lw=0)
-        ax.plot(x[best], shown[best], "o", ms=7, mfc="none", color=_COLOURS[0], label="best")
+        ring = {"ms": 7, "mfc": "none", "color": drawing.look(0)["color"]}
+        ax.plot(x[best], shown[best], "o", **ring, label="best")
         ax.set(xscale="log", xlabel=f"1 − {name}" if near_one else name, ylim=limits)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set(ylabel="negative log predictive density")
@@ -172,11 +172,3 @@ def _limits(values: Any) -> tuple[float, float] | None:
     top = high if high - low < 4 * (typical - low) else low + 1.5 * (typical - low)
     margin = 0.05 * (top - low) or 1.0
     return low - margin, top + margin
-
-
-def _figure(*, layout: Any = "constrained", **options: Any) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'bayestream[plot]'") from error
-    return Figure(**options, layout=layout)

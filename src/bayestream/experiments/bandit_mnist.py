@@ -15,7 +15,7 @@ from bayestream import likelihoods, streams
 from bayestream.decisions import bandits, policies
 from bayestream.decisions.bandits import Bandit
 from bayestream.decisions.policies import Policy
-from bayestream.evaluation import Results
+from bayestream.evaluation import Results, drawing
 from bayestream.experiments import lines, pictures
 from bayestream.experiments.nouns import Experiment, Rows, Scale, Series, affordable
 from bayestream.experiments.verdicts import (
@@ -211,7 +211,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 def _draw_rewards(results: Results, path: Path) -> Path:
     timed = bool(len(results.where(world=TIMED)))
-    figure = pictures.figure(figsize=(12 if timed else 8, 3.8))
+    figure = drawing.figure(figsize=(12 if timed else 8, 3.8))
     left, *others = figure.subplots(1, 2 if timed else 1, sharey=True, squeeze=False)[0]
     kinds = [*(f"lofi-{{}} {name}" for name in SHOWN), "sgd-{} ε-greedy"]
     for place, kind in enumerate(kinds):
@@ -219,7 +219,7 @@ def _draw_rewards(results: Results, path: Path) -> Path:
         known = {m: each for m, each in found.items() if each}
         if not known:
             continue
-        look, label = pictures.look(place), kind.replace("-{}", "")
+        look, label = drawing.look(place), kind.replace("-{}", "")
         means, errors = zip(*known.values(), strict=True)
         left.errorbar([*known], means, errors, marker="o", ms=4, capsize=3, label=label, **look)
         if kind in PUBLIC:
@@ -229,7 +229,7 @@ def _draw_rewards(results: Results, path: Path) -> Path:
             right.errorbar(times, means, errors, marker="o", ms=4, capsize=3, **look)
     for place, line in enumerate(OURS, len(kinds)):
         if found := _earned(results, MNIST, line):
-            look, spent = pictures.look(place), 1e3 * _seconds(results, line)
+            look, spent = drawing.look(place), 1e3 * _seconds(results, line)
             left.errorbar([10], found[0], found[1], marker="D", label=line, **look)
             for right in others:
                 right.errorbar([spent], found[0], found[1], marker="D", **look)
@@ -242,7 +242,7 @@ def _draw_rewards(results: Results, path: Path) -> Path:
 
 
 def _draw_recovery(results: Results, path: Path) -> Path:
-    figure = pictures.figure(figsize=(8.5, 3.8))
+    figure = drawing.figure(figsize=(8.5, 3.8))
     ax = figure.subplots()
     rows = results.where(world=PERMUTED, metric="missed")
     for place, line in enumerate(rows.unique("method")):
@@ -250,7 +250,7 @@ def _draw_recovery(results: Results, path: Path) -> Path:
         games = [own.where(trial=t) for t in np.unique(own["trial"])]
         rates = [1 - np.diff(each["value"], prepend=0.0) / KEPT for each in games]
         mean = np.mean(rates, axis=0)
-        ax.plot(games[0]["step"] - KEPT / 2, mean, label=line, **pictures.look(place))
+        ax.plot(games[0]["step"] - KEPT / 2, mean, label=line, **drawing.look(place))
     ax.axvline(STEPS / 2, color="0.6", lw=0.8)
     ax.set(xlabel="step", ylabel="share of right answers", ylim=(0, 1))
     ax.set_title("Halfway, the arms change places; mean of the games", fontsize=9)

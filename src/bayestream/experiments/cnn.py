@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayestream.evaluation import Results
+from bayestream.evaluation import Results, drawing
 from bayestream.experiments import image_report, image_trials, lines, paper, pictures
 from bayestream.experiments.fashion import PAPER, RIVALS, SMOKE
 from bayestream.experiments.nouns import Experiment, Rows, Scale, Series
@@ -96,7 +96,7 @@ def _table(results: Results) -> Mapping[str, Rows]:
 
 def _draw_inflations(results: Results, folder: Path) -> list[Path]:
     """Errors after 500 examples against the rank, one panel a covariance."""
-    figure = pictures.figure(figsize=(9, 3.4))
+    figure = drawing.figure(figsize=(9, 3.4))
     axes = figure.subplots(1, len(COVARIANCES), sharey=True)
     for ax, covariance in zip(axes, COVARIANCES, strict=True):
         for place, inflation in enumerate(INFLATIONS):
@@ -108,7 +108,7 @@ def _draw_inflations(results: Results, folder: Path) -> list[Path]:
                     points.append((rank, float(np.mean(values)), standard_error(values)))
             if points:
                 x, y, error = zip(*points, strict=True)
-                look = pictures.look(place)
+                look = drawing.look(place)
                 ax.errorbar(x, y, error, marker="o", ms=3, capsize=2, label=inflation, **look)
         ax.set(xscale="log", xlabel="rank", title=covariance)
     axes[0].set(ylabel="misclassification")

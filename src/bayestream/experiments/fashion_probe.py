@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayestream import likelihoods, streams
-from bayestream.evaluation import Results
+from bayestream.evaluation import Results, drawing
 from bayestream.experiments import image_trials, images, lines, pictures
 from bayestream.experiments.nouns import Scale, Series
 from bayestream.forecasts import predictive
@@ -86,7 +86,7 @@ def _draw(results: Results, line: str, path: Path) -> Path:
     rows = results.where(world=WORLD, method=line, trial=0)
     names = [name for name in rows.unique("summary") if name.startswith("image")]
     steps = sorted(set(rows.where(summary=names[0])["step"].tolist()))
-    figure = pictures.figure(figsize=(0.75 * len(steps) + 1, 0.8 * len(names) + 0.6))
+    figure = drawing.figure(figsize=(0.75 * len(steps) + 1, 0.8 * len(names) + 0.6))
     axes = figure.subplots(len(names), len(steps), sharex=True, sharey=True, squeeze=False)
     for row, name in enumerate(names):
         alien = row == len(names) - 1

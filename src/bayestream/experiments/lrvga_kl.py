@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayestream import likelihoods
-from bayestream.evaluation import Results
+from bayestream.evaluation import Results, drawing
 from bayestream.experiments import lines, pictures
 from bayestream.experiments.nouns import Experiment, Rows, Scale, Series
 from bayestream.experiments.verdicts import AIM, Claim, Judgement, best, losses, number
@@ -114,7 +114,7 @@ def _moments(results: Results, line: str) -> dict[str, float]:
 
 def draw(results: Results, folder: Path) -> list[Path]:
     """KL against the rank."""
-    figure = pictures.figure(figsize=(6, 3.6))
+    figure = drawing.figure(figsize=(6, 3.6))
     ax = figure.subplots()
     for place, name in enumerate(METHODS):
         ranks = [rank for rank in RANKS if losses(results, WORLD, f"{name}-{rank}", "kl")]
@@ -122,7 +122,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
         means = [each["mean"] for each in found]
         spread = [each["sd over draws"] for each in found]
         ax.errorbar(
-            ranks, means, spread, marker="o", ms=4, capsize=3, label=name, **pictures.look(place)
+            ranks, means, spread, marker="o", ms=4, capsize=3, label=name, **drawing.look(place)
         )
     for name, values, marker in (("the paper", PAPER, "s"), ("L-RVGA's authors", AUTHORS, "^")):
         ax.plot(RANKS, [values[rank] for rank in RANKS], marker, color="0.5", label=name)

@@ -5,35 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bayestream.evaluation import Results, plots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
-_COLOURS = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-_DASHES = ("-", "--", "-.", ":")
-
-
-def look(number: int) -> dict[str, Any]:
-    """The colour and dashes of the line of that number."""
-    return {"color": _COLOURS[number % len(_COLOURS)], "ls": _DASHES[number % len(_DASHES)]}
-
 
 def only(results: Results, lines: Sequence[str]) -> Results:
     """The rows of some lines, in the order these are named."""
     return Results.joined([results.where(method=line) for line in lines])
-
-
-def figure(**options: Any) -> Figure:
-    """An empty figure, or an error that says what to install."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'bayestream[plot]'") from error
-    return Figure(**options, layout="constrained")
 
 
 def curves(results: Results, *, task: int | None = None) -> Figure:

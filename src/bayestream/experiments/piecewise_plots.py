@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from bayestream import streams
-from bayestream.evaluation import summaries
+from bayestream.evaluation import drawing, summaries
 from bayestream.experiments import pictures
 from bayestream.experiments.piecewise import GRID, LENGTH, NOISE, TASKS, Floats, Outcome, truth
 
-# Okabe–Ito colours and distinct dashes: readable in print and by the colour-blind.
-LOOKS = {
-    "lofi": ("#D55E00", "-"),
-    "fcekf": ("#000000", "--"),
-    "fdekf": ("#0072B2", "-."),
-    "vdekf": ("#009E73", ":"),
-}
+LINES = ("lofi", "fcekf", "fdekf", "vdekf")  # always in these colours
 
 
 def fits(
@@ -25,12 +20,12 @@ def fits(
 
     `grid` is where the outcomes' fits are.
     """
-    figure = pictures.figure(figsize=(2.2 * shown, 1.7 * len(outcomes) + 0.6))
+    figure = drawing.figure(figsize=(2.2 * shown, 1.7 * len(outcomes) + 0.6))
     axes = figure.subplots(len(outcomes), shown, sharex=True, sharey=True, squeeze=False)
     examples = streams.piecewise_regression(seed, tasks=TASKS, length=LENGTH, noise=NOISE).examples
     functions = truth(seed)
     for row, (method, outcome) in enumerate(outcomes.items()):
-        color, _ = LOOKS.get(method, ("#CC79A7", "-"))
+        color = _look(method)["color"]
         for task in range(shown):
             ax = axes[row, task]
             seen = examples.task == task
@@ -49,7 +44,7 @@ def fits(
 
 def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     """Test RMSE against time, a rolling mean over `window` steps, change points marked."""
-    figure = pictures.figure(figsize=(10, 3.6))
+    figure = drawing.figure(figsize=(10, 3.6))
     ax = figure.subplots()
     for change in range(LENGTH, TASKS * LENGTH, LENGTH):
         ax.axvline(change, color="0.8", lw=0.8, zorder=0)
@@ -59,8 +54,7 @@ def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     # The first steps, from random weights, would flatten all the rest.
     ceiling = 1.1 * max(error[LENGTH:].max() for error in rolling.values())
     for method, error in rolling.items():
-        color, dashes = LOOKS[method]
-        ax.plot(error, dashes, color=color, lw=1.4, label=method)
+        ax.plot(error, **_look(method), lw=1.4, label=method)
     ax.set(xlabel="examples seen", ylabel=f"test RMSE (mean of {window})", ylim=(0, ceiling))
     ax.set_title(
         "Error on the current function; it changes, unannounced, at each line", fontsize=10
@@ -69,3 +63,7 @@ def errors(outcomes: dict[str, Outcome], path: Path, window: int = 20) -> Path:
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, ncols=len(outcomes))
     return pictures.save(figure, path)
+
+
+def _look(method: str) -> dict[str, Any]:
+    return drawing.look(LINES.index(method) if method in LINES else len(LINES))

@@ -46,7 +46,7 @@ p, li { max-width: 42rem; } .soft { color: var(--soft); font-size: .85rem; }
 .counts b { display: block; font-size: 2rem; line-height: 1.1; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; width: 100%;
   font-variant-numeric: tabular-nums; } th, td { text-align: left; padding: .3rem .6rem;
-  border-bottom: 1px solid var(--line); vertical-align: top; } td.n { text-align: right; }
+  border-bottom: 1px solid var(--line); vertical-align: top; } .n { text-align: right; }
 .beyond { color: var(--beyond); } .holds { color: var(--holds); } .open { color: var(--open); }
 .fails { color: var(--fails); } td.verdict { font-weight: bold; white-space: nowrap; }
 figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; background: white; }
@@ -133,7 +133,8 @@ of two cores are kept.</p>
 
 def _overview(groups: Sequence[_Group]) -> str:
     """A row an experiment: how its claims fared, and what its trials took."""
-    head = "".join(f"<th>{name}" for name in ("experiment", *_MEANS, "trials", "hours"))
+    head = "<th>experiment"
+    head += "".join(f'<th class="n">{name}' for name in (*_MEANS, "trials", "hours"))
     rows = "".join(
         _overview_row(
             f'<a href="#{group.experiment.id}">{html.escape(group.experiment.title)}</a>',

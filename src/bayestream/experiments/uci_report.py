@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayestream.evaluation import Results
+from bayestream.evaluation import Results, drawing
 from bayestream.experiments import paper, pictures
 from bayestream.experiments.nouns import Rows
 from bayestream.experiments.verdicts import (
@@ -97,7 +97,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
 def _boxes(errors: Results, path: Path) -> Path:
     worlds = [f"energy x{passes}" for passes in (1, 10, 50)]
     worlds = [world for world in worlds if len(errors.where(world=world))]
-    figure = pictures.figure(figsize=(10, 2.6 * len(worlds)))
+    figure = drawing.figure(figsize=(10, 2.6 * len(worlds)))
     for ax, world in zip(figure.subplots(len(worlds), 1, squeeze=False)[:, 0], worlds, strict=True):
         own = errors.where(world=world)
         names = [line for line in own.unique("method") if line != "vdekf"]
@@ -120,7 +120,7 @@ def _against_time(results: Results, path: Path) -> Path:
     rows = cells(results.where(metric="rmse"))
     means = {(r["world"], r["line"]): r["mean"] for r in rows if r["world"].endswith(" x1")}
     worlds = [*dict.fromkeys(world for world, line in means if line == "fcekf")]
-    figure = pictures.figure(figsize=(7, 4.2))
+    figure = drawing.figure(figsize=(7, 4.2))
     ax = figure.subplots()
     families: dict[str, list[tuple[float, float, str]]] = {}
     for line in dict.fromkeys(line for _, line in means):
@@ -133,7 +133,7 @@ def _against_time(results: Results, path: Path) -> Path:
     for number, (family, points) in enumerate(families.items()):
         x, y, names = zip(*sorted(points, key=lambda point: _rank(point[2])), strict=True)
         marker = "o" if number < 7 else "s"  # there are seven colours
-        ax.plot(x, y, marker=marker, ms=4, lw=1.2, label=family, **pictures.look(number))
+        ax.plot(x, y, marker=marker, ms=4, lw=1.2, label=family, **drawing.look(number))
         for place, name in zip(zip(x, y, strict=True), names, strict=True):
             if _rank(name) and len(names) > 1:
                 ax.annotate(
