@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from bayestream import estimators
 from bayestream.cli.main import application
 from bayestream.evaluation import Results
 from bayestream.experiments import (
+    fashion_probe,
     images,
     lines,
     lrvga_kl,
     registry,
     report,
     store,
+    uci_claims,
     uci_report,
     verdicts,
     work,
@@ -161,7 +164,7 @@ def test_an_untuned_average_is_held_against_the_best_tuned_line_on_its_own_split
         part("energy x10", "self-tuning", [9.0]),
         part("energy x10", "fcekf", [1.0]),
     ]
-    judge = uci_report._untuned("self-tuning")
+    judge = uci_claims._untuned("self-tuning")
     found = judge(Results.joined(parts))
     assert (found.ours, found.verdict) == ("1 of 2: yacht 1.10, energy 1.00", "fails")
     assert judge(Results.joined(parts[4:])).verdict == "holds"
@@ -179,6 +182,89 @@ def test_errors_are_drawn_against_time_of_lines_that_have_both_on_every_set(tmp_
     parts += [part(f"{data} timed", line, "seconds") for data, line in timed]
     drawn = uci_report.draw(Results.joined(parts), tmp_path)
     assert tmp_path / "error-against-time.png" in drawn
+
+
+def uci_rows(world, line, metric, values):
+    same = {"summary": "s", "step": 1, "task": 0}
+    return Results.of(
+        world=world, method=line, metric=metric, trial=range(len(values)), value=values, **same
+    )
+
+
+def test_what_is_quicker_with_less_error_dominates():
+    points = {"fcekf": (9.0, 1.0), "lofi-diag-1": (1.0, 3.0), "lofi-diag-50": (5.0, 1.5)}
+    points |= {"lrvga-1": (5.0, 2.0), "lrvga-50": (4.0, 1.6)}
+    parts = [
+        uci_rows(f"energy {world}", line, metric, [place[number]])
+        for line, place in points.items()
+        for number, (world, metric) in enumerate((("timed", "seconds"), ("x1", "rmse")))
+    ]
+    found = uci_claims._dominates("lofi-diag", "lrvga")(Results.joined(parts))
+    assert (found.ours, found.verdict) == ("1 of 2", "fails")
+
+
+def test_more_helps_where_all_cells_that_were_run_say_so():
+    parts = [
+        uci_rows("yacht x1", "lofi-diag-1", "rmse", [2.0, 2.0]),
+        uci_rows("yacht x1", "lofi-diag-50", "rmse", [1.0, 1.0]),
+        uci_rows("yacht x10", "lofi-diag-50", "rmse", [1.5, 1.5]),
+    ]
+    results = Results.joined(parts)
+    assert uci_claims._more_helps("rank 1", "rank 50")(results).ours == "1 of 1"
+    assert uci_claims._more_helps("x1", "x10")(results).verdict == "fails"
+    assert uci_claims._more_helps("x10", "x50")(results) is None
+
+
+def test_tables_are_printed_as_the_paper_has_them():
+    results = Results.joined(
+        [
+            uci_rows("energy x1", "lofi-diag-10", "rmse", [2.9, 3.1]),
+            uci_rows("yacht x1", "self-tuning", "rmse", [1.0, 1.2]),
+        ]
+    )
+    first, second = uci_report.by_set(results, 1)
+    assert first == {"line": "lofi-diag-10", "energy": "3 ± 0.14 (2.53 ± 0.26) ✗", "yacht": None}
+    assert second == {"line": "self-tuning", "energy": None, "yacht": "1.1 ± 0.14"}
+
+
+def test_what_changes_less_from_test_to_test_is_steadier():
+    def line(name, values):
+        same = {"world": "w", "metric": "nll", "summary": "s", "task": 0}
+        trials = [
+            Results.of(method=name, trial=t, step=[1, 2, 3], value=np.array(values) + t, **same)
+            for t in range(2)
+        ]
+        return Results.joined(trials)
+
+    results = Results.joined([line("calm", [5.0, 5.1, 5.0]), line("noisy", [1.0, 2.0, 1.0])])
+    assert verdicts.steadier("w", "nll", "calm", ["noisy"])(results).verdict == "holds"
+    assert verdicts.steadier("w", "nll", "noisy", ["calm"])(results).verdict == "fails"
+
+
+def test_even_forecasts_are_not_sure_and_certain_ones_are():
+    even, certain = np.full(10, 0.1), np.eye(10)[0]
+    # Two snapshots of two tasks and an image of another world: certain of what has been seen.
+    chances = [[certain, even, certain], [certain, certain, certain]]
+    steps = [fashion_probe.EVERY, images.TASK + fashion_probe.EVERY]
+    parts = [
+        Results.of(
+            world=fashion_probe.WORLD, method="lofi-10", metric=[f"class {k}" for k in range(10)],
+            summary=f"image {image}", trial=0, step=step, task=0, value=chances[place][image],
+        )
+        for place, step in enumerate(steps) for image in range(3)
+    ]  # fmt: skip
+    found = [
+        fashion_probe._sureness(Results.joined(parts), "lofi-10", alien=alien)[0]
+        for alien in (False, True)
+    ]
+    np.testing.assert_allclose(found, [0.0, 1.0], atol=1e-12)
+
+
+def test_captions_are_of_pictures_in_the_published_report():
+    folder = Path(__file__).parent.parent / "docs" / "reproduction" / "figures"
+    for known in registry.EXPERIMENTS.values():
+        drawn = {path.stem for path in (folder / known.id).glob("*.png")}
+        assert drawn == set(known.captions), known.id
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -14,6 +14,7 @@ from bayestream import likelihoods, streams
 from bayestream.evaluation import Results, drawing
 from bayestream.experiments import image_trials, images, lines, pictures
 from bayestream.experiments.nouns import Scale, Series
+from bayestream.experiments.verdicts import Claim, Judgement, below, nearest
 from bayestream.forecasts import predictive
 from bayestream.running.run import run
 from bayestream.types import Array, State
@@ -24,10 +25,17 @@ _COLOURS = {"now": "#CDE8D5", "before": "#E4E4E4", "later": "#FBF3CF"}
 
 
 def series(experiment: str, tuned: Mapping[str, Any], scale: Scale) -> list[Series]:
-    """One trial of LO-FI and one of replay SGD."""
-    tasks = 1 if scale == "smoke" else TASKS
+    """LO-FI and replay SGD; the first trial of each is drawn."""
+    tasks, trials = 1 if scale == "smoke" else TASKS, 10 if scale == "full" else 1
     return [
-        Series(experiment, WORLD, line, {"tasks": tasks, "line": dict(tuned[line])}, 1, 5.0 * tasks)
+        Series(
+            experiment,
+            WORLD,
+            line,
+            {"tasks": tasks, "line": dict(tuned[line])},
+            trials,
+            5.0 * tasks,
+        )
         for line in SHOWN
     ]
 
@@ -66,6 +74,36 @@ def trial(series: Series, number: int) -> Results:
             )
         )
     return Results.joined(parts)
+
+
+def _sureness(results: Results, line: str, *, alien: bool) -> dict[int, float]:
+    """1 − entropy/log 10, a trial each: 0 is even, 1 certain; of tasks to come, or of MNIST."""
+    rows = results.where(world=WORLD, method=line)
+    if not len(rows):
+        return {}
+    trials, steps = np.unique(rows["trial"]), np.unique(rows["step"])
+    values = rows["value"][rows["metric"] != "wall seconds"].astype(float)
+    chances = values.reshape(len(trials), len(steps), -1, 10)
+    sure = 1 + np.sum(chances * np.log(np.maximum(chances, 1e-30)), axis=-1) / np.log(10)
+    task = (steps - 1) // images.TASK
+    later = np.arange(sure.shape[2] - 1) > task[:, None]  # (steps, tasks)
+    found = sure[:, :, -1].mean(axis=1) if alien else sure[:, :, :-1][:, later].mean(axis=1)
+    return dict(zip(trials.tolist(), found.tolist(), strict=True))
+
+
+def _hardly_sure(limit: float, *, alien: bool) -> Callable[[Results], Judgement | None]:
+    def judge(results: Results) -> Judgement | None:
+        return below(limit, [*_sureness(results, "lofi-10", alien=alien).values()])
+
+    return judge
+
+
+def _less_sure(*, alien: bool) -> Callable[[Results], Judgement | None]:
+    def judge(results: Results) -> Judgement | None:
+        own, replay = (_sureness(results, line, alien=alien) for line in SHOWN)
+        return nearest(SHOWN[0], own, {SHOWN[1]: replay})
+
+    return judge
 
 
 def drawn(
@@ -112,3 +150,26 @@ def _draw(results: Results, line: str, path: Path) -> Path:
         fontsize=8,
     )
     return pictures.save(figure, path)
+
+
+_SURE = "(1 − entropy/log 10)"
+CLAIMS = (
+    Claim(
+        f"LO-FI's forecasts for tasks yet to come are mostly uniform: sure by at most .5 {_SURE}.",
+        "Figure “ns-pfmnist-probe”",
+        _hardly_sure(0.5, alien=False),
+    ),
+    Claim(
+        f"For an image of MNIST they stay close to uniform: sure by at most .2 {_SURE}.",
+        "Figure “ns-pfmnist-probe”",
+        _hardly_sure(0.2, alien=True),
+    ),
+    *(
+        Claim(
+            f"Replay SGD is surer {of}, where it should be uncertain {_SURE}.",
+            "Figure “ns-pfmnist-rsgd-probe”",
+            _less_sure(alien=alien),
+        )
+        for of, alien in (("of tasks yet to come", False), ("of an image of MNIST", True))
+    ),
+)

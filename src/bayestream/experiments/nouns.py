@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from bayestream.evaluation import Results
@@ -59,3 +60,4 @@ class Experiment(NamedTuple):
     draw: Callable[[Results, Path], list[Path]]  # pictures, written to a folder
     tables: Callable[[Results], Mapping[str, Rows]]
     claims: Sequence[Claim]
+    captions: Mapping[str, str] = MappingProxyType({})  # of pictures, by the names of their files

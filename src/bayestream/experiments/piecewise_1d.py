@@ -134,4 +134,8 @@ EXPERIMENT = Experiment(
             near_the_best(WORLD, "rmse", "self-tuning", PAPER),
         ),
     ],
+    {
+        "errors": "Error on the current function, as in its “regression-1d-error-vs-time”.",
+        "fits": "Beliefs at the end of tasks, as in its “regression-1d-functions”.",
+    },
 )

@@ -172,16 +172,20 @@ def _section(group: _Group, pictures: Sequence[Path], tables: Any) -> str:
     trials = " to ".join(map(str, fewest_and_most))
     rows = "".join(_claim(*pair) for pair in claims)
     head = "<tr><th>claim<th>paper<th>ours<th>difference<th>verdict</tr>"
-    images = "".join(
-        f'<figure><img alt="{path.stem}" src="data:image/png;base64,'
-        f'{base64.b64encode(path.read_bytes()).decode()}">'
-        f"<figcaption>{path.stem.replace('-', ' ')}</figcaption></figure>"
-        for path in pictures
-    )
+    images = "".join(_figure(path, experiment.captions.get(path.stem, "")) for path in pictures)
     return f"""<h2 id="{experiment.id}">{html.escape(experiment.title)}</h2>
 <p>{html.escape(experiment.about)}</p><p class="soft">Trials a line: {trials}.</p>
 <div class="scroll"><table class="claims">{head}{rows}</table></div>{images}
 {"".join(_table(name, body) for name, body in tables.items())}"""
+
+
+def _figure(path: Path, caption: str) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    text = html.escape(caption or path.stem.replace("-", " "))
+    return (
+        f'<figure><img alt="{text}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{text}</figcaption></figure>"
+    )
 
 
 def _claim(claim: Claim, found: Judgement | None) -> str:

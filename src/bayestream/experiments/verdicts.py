@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ the paper prints a number, ours is compared with it, both errors counted: it <b>
 {FAR:g} standard errors, is <b>beyond</b> where ours is better than that, and <b>fails</b> where
 worse. Where the paper says that one method is better than another, the same trials of both are
 compared pair by pair: it <b>holds</b> if the difference is at least {FAR:g} standard errors in
-that direction, <b>fails</b> if it is so in the other, and is <b>open</b> in between. An aim
+that direction, <b>fails</b> if it is so in the other, and is <b>open</b> in between. Where a claim
+here names a margin, a share or a factor, that decides. An aim
 that we set ourselves <b>holds</b> if the mean reaches it, else it <b>fails</b>. What is ours alone
 and better than all the paper's methods by {FAR:g} standard errors is <b>beyond</b>."""
 
@@ -100,28 +101,80 @@ def losses(
     return dict(zip(rows["trial"].tolist(), map(float, rows["value"]), strict=True))
 
 
+def nearest(
+    line: str, own: Mapping[int, float], others: Mapping[str, Mapping[int, float]]
+) -> Judgement | None:
+    """A line's losses, a trial each, are less than those of every other; the nearest decides."""
+    compared: list[tuple[float, Verdict, str, float]] = []
+    for other, theirs in others.items():
+        common = sorted(own.keys() & theirs.keys())
+        if len(common) < 2:
+            return None
+        one, two = (np.array([each[trial] for trial in common]) for each in (own, theirs))
+        difference, verdict = order(one, two)
+        compared.append((difference, verdict, other, float(np.mean(two))))
+    difference, verdict, other, mean = min(compared, key=lambda each: each[0])
+    ours = f"{line} {np.mean([*own.values()]):.4g}, {other} {mean:.4g}"
+    return Judgement(f"{line} best", ours, difference, verdict)
+
+
 def best(
     world: str, metric: str, line: str, others: Sequence[str], *, step: int | None = None
 ) -> Callable[[Results], Judgement | None]:
     """`line` is better than every one of the others; the nearest of them decides."""
 
     def judge(results: Results) -> Judgement | None:
-        own = losses(results, world, line, metric, step)
-        rivals = {other: losses(results, world, other, metric, step) for other in others}
-        compared: list[tuple[float, Verdict, str, float]] = []
-        for other, theirs in rivals.items():
-            common = sorted(own.keys() & theirs.keys())
-            if len(common) < 2:
-                return None
-            one, two = (np.array([each[trial] for trial in common]) for each in (own, theirs))
-            difference, verdict = order(one, two)
-            compared.append((difference, verdict, other, float(np.mean(two))))
-        difference, verdict, other, mean = min(compared, key=lambda each: each[0])
-        values = np.array(list(own.values()))
-        ours = f"{line} {np.mean(values):.4g}, {other} {mean:.4g}"
-        return Judgement(f"{line} best", ours, difference, verdict)
+        own, *theirs = (losses(results, world, each, metric, step) for each in (line, *others))
+        return nearest(line, own, dict(zip(others, theirs, strict=True)))
 
     return judge
+
+
+def steadier(
+    world: str, metric: str, line: str, others: Sequence[str]
+) -> Callable[[Results], Judgement | None]:
+    """A line's loss changes less from one test to the next than that of every other."""
+
+    def jumps(results: Results, name: str) -> dict[int, float]:
+        rows = results.where(world=world, method=name, metric=metric)
+        trials = (rows.where(trial=each) for each in np.unique(rows["trial"]))
+        return {
+            int(rows["trial"][0]): float(np.mean(np.abs(np.diff(rows["value"])))) for rows in trials
+        }
+
+    def judge(results: Results) -> Judgement | None:
+        own, *theirs = (jumps(results, each) for each in (line, *others))
+        found = nearest(line, own, dict(zip(others, theirs, strict=True)))
+        return found and found._replace(paper=f"{line} steadiest")
+
+    return judge
+
+
+def share(met: Sequence[bool], goal: float, what: str = "") -> Judgement | None:
+    """Of so many cases, so many are as said; `goal` of them must be.
+
+    >>> share([True, True, False], 0.5, "sets")
+    Judgement(paper='≥ 50% of sets', ours='2 of 3', difference=nan, verdict='holds')
+    """
+    if not met:
+        return None
+    verdict: Verdict = "holds" if np.mean(met) >= goal else "fails"
+    ours = f"{sum(met)} of {len(met)}"
+    return Judgement(f"≥ {goal:.0%} of {what}", ours, float("nan"), verdict)
+
+
+def below(target: float, values: Sequence[float]) -> Judgement | None:
+    """The mean over trials is no more than the target.
+
+    >>> below(1.0, [0.5, 0.7])
+    Judgement(paper='≤ 1', ours='0.6 ± 0.1', difference=4.0, verdict='holds')
+    """
+    if len(values) < 2:
+        return None
+    mean, error = float(np.mean(values)), standard_error(values)
+    difference = (target - mean) / error if error else 0.0
+    verdict: Verdict = "holds" if mean <= target else "fails"
+    return Judgement(f"≤ {target:g}", f"{mean:.4g} ± {error:.2g}", difference, verdict)
 
 
 def at_most(
@@ -130,29 +183,23 @@ def at_most(
     """A target of ours: the mean over trials is no more than this."""
 
     def judge(results: Results) -> Judgement | None:
-        values = np.array(list(losses(results, world, line, metric, step).values()))
-        if len(values) < 2:
-            return None
-        mean, error = float(np.mean(values)), standard_error(values)
-        difference = (target - mean) / error if error else 0.0
-        verdict: Verdict = "holds" if mean <= target else "fails"
-        return Judgement(f"≤ {target:g}", f"{mean:.4g} ± {error:.2g}", difference, verdict)
+        return below(target, [*losses(results, world, line, metric, step).values()])
 
     return judge
 
 
-def doubt_helps(world: str, line: str) -> Callable[[Results], Judgement | None]:
-    """The forecast is better for taking doubt about the weights into account."""
+def doubt_helps(world: str, *lines: str) -> Callable[[Results], Judgement | None]:
+    """Forecasts are better for taking doubt about the weights into account, of every line."""
 
     def judge(results: Results) -> Judgement | None:
-        with_doubt = losses(results, world, line, "nlpd", -1)
-        without = losses(results, world, line, "nll", -1)
-        common = sorted(with_doubt.keys() & without.keys())
-        if len(common) < 2:
-            return None
-        one, two = (np.array([each[t] for t in common]) for each in (with_doubt, without))
-        ours = f"NLPD {np.mean(one):.4g}, NLL {np.mean(two):.4g}"
-        return Judgement("NLPD below NLL", ours, *order(one, two))
+        found: list[Judgement] = []
+        for line in lines:
+            with_doubt, without = (losses(results, world, line, m, -1) for m in ("nlpd", "nll"))
+            each = nearest(f"{line}: NLPD", with_doubt, {"NLL": without})
+            if each is None:
+                return None
+            found.append(each._replace(paper="NLPD below NLL"))
+        return min(found, key=lambda each: each.difference)
 
     return judge
 
