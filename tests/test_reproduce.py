@@ -176,9 +176,9 @@ def test_errors_are_drawn_against_time_of_lines_that_have_both_on_every_set(tmp_
         same = {"summary": "s", "trial": 0, "step": 1, "task": 0, "value": 1.0}
         return Results.of(world=world, method=line, metric=metric, **same)
 
-    have = [("energy", "fcekf"), ("energy", "lofi-1"), ("yacht", "fcekf")]
+    have = [("energy", "fcekf"), ("energy", "lofi-diag-1"), ("yacht", "fcekf")]
     parts = [part(f"{data} x1", line, "rmse") for data, line in have]
-    timed = [*have, ("yacht", "lofi-1")]
+    timed = [*have, ("yacht", "lofi-diag-1")]
     parts += [part(f"{data} timed", line, "seconds") for data, line in timed]
     drawn = uci_report.draw(Results.joined(parts), tmp_path)
     assert tmp_path / "error-against-time.png" in drawn

@@ -22,6 +22,11 @@ CAPTIONS = {
     "error-against-time": "All sets, as in its “pareto”; timed one by one on an idle machine.",
     "energy-running-time": "As in its “energy-running-time”.",
 }
+RANKS = (1, 2, 5, 10, 20, 50)
+FAMILIES = (
+    *("lofi-diag", "lofi-sph", "lrvga", "sgd-rb", "fcekf", "fdekf", "vdekf"),
+    *("lofi-ls", "self-tuning", "self-tuning-full"),
+)
 ROUNDING = 0.005  # the paper prints two digits
 
 
@@ -70,7 +75,7 @@ def by_set(results: Results, passes: int) -> Rows:
     sets = dict.fromkeys(name for _, name in found)
     return [
         {"line": line, **{name: _entry(found.get((line, name))) for name in sets}}
-        for line in sorted(dict.fromkeys(line for line, _ in found), key=_order)
+        for line in sorted(dict.fromkeys(line for line, _ in found), key=family_and_rank)
     ]
 
 
@@ -80,10 +85,6 @@ def _entry(row: Mapping[str, Any] | None) -> str | None:
     theirs = "" if row["paper mean"] is None else f" ({row['paper mean']:g} ± {row['paper sd']:g})"
     worse = " ✗" if row["verdict"] == "fails" else ""
     return f"{row['mean']:.3g} ± {row['sd']:.2g}{theirs}{worse}"
-
-
-def _order(line: str) -> tuple[str, int]:
-    return line.rpartition("-")[0] if _rank(line) else line, _rank(line)
 
 
 def seconds(results: Results) -> dict[tuple[str, str], float]:
@@ -154,7 +155,7 @@ def _boxes(errors: Results, path: Path) -> Path:
     for ax, world in zip(figure.subplots(len(worlds), 1, squeeze=False)[:, 0], worlds, strict=True):
         own = errors.where(world=world)
         names = [line for line in own.unique("method") if line != "vdekf"]
-        names.sort(key=lambda line: (line.rpartition("-")[0], _rank(line)))
+        names.sort(key=family_and_rank)
         values = [list(losses(errors, world, line, "rmse").values()) for line in names]
         ax.boxplot(values, tick_labels=names, widths=0.6, flierprops={"ms": 3})
         ax.set(ylabel="test RMSE", title=world.replace(" x", ", passes: "))
@@ -162,31 +163,38 @@ def _boxes(errors: Results, path: Path) -> Path:
     return pictures.save(figure, path)
 
 
-def _rank(line: str) -> int:
-    last = line.rpartition("-")[2]
-    return int(last) if last.isdigit() else 0
+def family_and_rank(line: str) -> tuple[str, int]:
+    """The method of a line, and its rank or buffer; 0 if it has none.
+
+    >>> family_and_rank("lofi-diag-20"), family_and_rank("self-tuning"), family_and_rank("fcekf")
+    (('lofi-diag', 20), ('self-tuning', 10), ('fcekf', 0))
+    """
+    family, _, last = line.rpartition("-")
+    if last.isdigit():
+        return family, int(last)
+    return line, 10 if line == "self-tuning" else 0
 
 
-def _families(points: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What is of one method, by rank."""
-    found: dict[str, dict[str, Any]] = {}
-    for line in sorted(points, key=_rank):
-        found.setdefault(_order(line)[0], {})[line] = points[line]
-    return found
+def _families(points: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
+    """What is of one method, by rank; methods always have the same place, and so the same look."""
+    found: dict[str, dict[int, Any]] = {family: {} for family in FAMILIES}
+    for line in sorted(points, key=family_and_rank):
+        family, rank = family_and_rank(line)
+        found[family][rank] = points[line]
+    return {family: ranked for family, ranked in found.items() if ranked}
 
 
 def _against_time(results: Results, path: Path) -> Path:
     """RMSE over that of the full filter, and seconds of a pass, over all sets."""
     figure = drawing.figure(figsize=(7, 4.2))
     ax = figure.subplots()
-    for number, (family, points) in enumerate(_families(typical(results)).items()):
-        x, y = zip(*points.values(), strict=True)
+    for family, ranked in _families(typical(results)).items():
+        number = FAMILIES.index(family)
+        x, y = zip(*ranked.values(), strict=True)
         marker = "o" if number < 7 else "s"  # there are seven colours
         ax.plot(x, y, marker=marker, ms=4, lw=1.2, label=family, **drawing.look(number))
-        for line, place in points.items() if len(points) > 1 else ():
-            ax.annotate(
-                str(_rank(line)), place, fontsize=6, xytext=(2, 2), textcoords="offset points"
-            )
+        for rank, place in ranked.items() if len(ranked) > 1 else ():
+            ax.annotate(str(rank), place, fontsize=6, xytext=(2, 2), textcoords="offset points")
     ax.set(xscale="log", xlabel="seconds of one pass (geometric mean over the sets)")
     ax.set(ylabel="test RMSE / that of fcekf", title="One pass; numbers are ranks or buffer sizes")
     ax.legend(frameon=False, fontsize=8)
@@ -194,18 +202,20 @@ def _against_time(results: Results, path: Path) -> Path:
 
 
 def _running_time(results: Results, path: Path) -> Path:
-    """Seconds of one pass over energy, by rank."""
+    """Seconds of one pass over energy, by rank; of what has no rank, at all of them."""
     spent = {line: s for (world, line), s in seconds(results).items() if world == "energy x1"}
-    figure = drawing.figure(figsize=(6, 3.6))
+    figure = drawing.figure(figsize=(7.5, 3.8))
     ax = figure.subplots()
-    for number, (family, points) in enumerate(_families(spent).items()):
-        look = drawing.look(number)
-        ranked = {_rank(line): each for line, each in points.items() if _rank(line)}
-        if len(ranked) > 1:
-            ax.plot([*ranked], [*ranked.values()], marker="o", ms=4, label=family, **look)
-        else:  # is of no rank, or of one
-            ax.axhline(*points.values(), lw=1, label=next(iter(points)), **look)
+    for family, ranked in _families(spent).items():
+        number = FAMILIES.index(family)
+        values = ranked if any(ranked) else {RANKS[0]: ranked[0], RANKS[-1]: ranked[0]}
+        marker = "" if 0 in ranked else "o" if number < 7 else "s"
+        ax.plot(
+            [*values], [*values.values()], marker=marker, ms=4, label=family, **drawing.look(number)
+        )
     ax.set(xscale="log", yscale="log", xlabel="rank, or examples replayed", ylabel="seconds")
-    ax.set_title("One pass over energy (691 rows)", fontsize=9)
+    ax.set_xticks(RANKS, [str(rank) for rank in RANKS])
+    ax.minorticks_off()
+    ax.set_title("One pass over energy, 691 rows", fontsize=9)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return pictures.save(figure, path)

@@ -160,7 +160,8 @@ def share(met: Sequence[bool], goal: float, what: str = "") -> Judgement | None:
         return None
     verdict: Verdict = "holds" if np.mean(met) >= goal else "fails"
     ours = f"{sum(met)} of {len(met)}"
-    return Judgement(f"≥ {goal:.0%} of {what}", ours, float("nan"), verdict)
+    most = "all" if goal == 1 else f"≥ {goal:.0%}"
+    return Judgement(f"{most} of {what}", ours, float("nan"), verdict)
 
 
 def below(target: float, values: Sequence[float]) -> Judgement | None:
