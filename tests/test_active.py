@@ -110,7 +110,8 @@ def test_entropy_and_margin_are_those_of_the_forecast():
 @pytest.mark.slow
 def test_answers_yes_or_no_and_heavy_tails_have_scores_too():
     learner, state = believing(bs.likelihoods.bernoulli(), 1, [1.0])
-    p = 1 / (1 + np.exp(-outputs(learner, state)[0][:, 0]))
+    mean, doubt = (part.reshape(len(X)) for part in outputs(learner, state))
+    p = 1 / (1 + np.exp(-mean / np.sqrt(1 + np.pi * doubt / 8)))  # MacKay's
     found = scores(bs.queries.entropy(), learner, state)
     np.testing.assert_allclose(found, stats.bernoulli(p).entropy(), rtol=1e-9)
     found = scores(bs.queries.margin(), learner, state)

@@ -265,6 +265,24 @@ def test_a_dense_covariance_in_float32_stays_one_where_noise_is_below_rounding(s
     assert np.min(np.linalg.eigvalsh(np.asarray(belief.covariance, float))) > 0
 
 
+def test_a_dense_covariance_is_not_rounded_up_where_there_is_no_need():
+    """Noise as large as the signal: 1,000 steps of float32 end where float64 does."""
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=(1_000, 41))
+
+    def after(dtype):
+        def step(belief, row):
+            residual = row[:1] - row[1:] @ belief.mean
+            return dense.condition(belief, from_dense(row[None, 1:]), residual)[0], None
+
+        first = DenseGaussian(jnp.zeros(40, dtype), jnp.eye(40, dtype=dtype))
+        return jax.lax.scan(step, first, jnp.asarray(given, dtype))[0]
+
+    for single, double in zip(after(jnp.float32), after(jnp.float64), strict=True):
+        distance = np.linalg.norm(np.asarray(single, float) - double)
+        assert distance < 1e-5 * np.linalg.norm(double)
+
+
 def test_no_variance_is_raised_by_an_update_however_long_the_stream():
     g = from_dense(jnp.asarray([[1.0, 1e-4, 1e-9, 0.0]], jnp.float32))
     first = DenseGaussian(jnp.zeros(4, jnp.float32), jnp.eye(4, dtype=jnp.float32))

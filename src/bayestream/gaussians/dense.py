@@ -61,20 +61,21 @@ def condition(
     """Condition on unit-noise observations: μ ← μ + Σ G S⁻¹ v, Σ ← Σ − Σ G S⁻¹ Gᵀ Σ.
 
     S = I + Gᵀ Σ G. With a threshold, G and v are first weighed by `innovation.measured`. Variances
-    are rounded up, in S and in Σ, so that rounding never makes Σ indefinite.
+    are rounded up, in S and in Σ, where rounding would make Σ indefinite.
     """
     examples = len(G.deltas[0])
     J = rows.to_dense(G)  # Gᵀ (M, P), small beside the covariance
     cross = J @ belief.covariance  # Gᵀ Σ
     trust, sound = measured(cross @ J.T, residual, examples, threshold, J**2)
     each = jnp.repeat(trust, residual.size // examples)
-    cross = scaled(each[:, None], cross)
-    spread = cross @ scaled(each[:, None], J).T
-    root = cholesky_of_identity_plus(spread + jnp.diag(_rounding(spread)))
+    cross, J = scaled(each[:, None], cross), scaled(each[:, None], J)
+    spread = cross @ J.T
+    need = rounding_need(belief.covariance, J, spread)
+    root = cholesky_of_identity_plus(spread + need * jnp.diag(_rounding(spread)))
     half = half_solve(root, cross)
     white = half_solve(root, scaled(each, residual))
     weights = solve_triangular(root, white, lower=True, trans=1)
-    covariance = less_outer_products(belief.covariance, half)
+    covariance = less_outer_products(belief.covariance, half, need)
     belief = DenseGaussian(belief.mean + white @ half, covariance)
     return belief, Innovation(jnp.where(sound, weights, jnp.nan), trust)
 
@@ -140,13 +141,24 @@ def _identity(belief: DenseGaussian) -> Array:
     return jnp.eye(belief.mean.size, dtype=belief.covariance.dtype)
 
 
-def less_outer_products(covariance: Array, half: Array) -> Array:
-    """Σ − halfᵀ half, its variances rounded up: by as much as rounds off the covariances.
+def rounding_need(covariance: Array, J: Array, spread: Array) -> Array:
+    """How far an update by rows J, with `spread` = J Σ Jᵀ, has to fear rounding: from 0 to 1.
+
+    1 where a forecast keeps a variance that is not a hundred times what rounds off it: then Σ
+    would become indefinite in the end, if variances were not rounded up.
+    """
+    seen = jnp.maximum(jnp.diagonal(spread), jnp.finfo(spread.dtype).tiny)
+    rounding = jnp.finfo(spread.dtype).eps * (J**2 @ jnp.diagonal(covariance))
+    return jnp.minimum(jnp.max(100 * rounding / (seen / (1 + seen))), 1.0)
+
+
+def less_outer_products(covariance: Array, half: Array, need: Array) -> Array:
+    """Σ − halfᵀ half, its variances rounded up as far as there is need: `rounding_need`.
 
     A few rows at a time fuse into one pass over Σ, without a P×P product.
     """
-    # Else rounding makes Σ indefinite in the end. None is raised above what it was.
-    lift = jnp.minimum(len(half) * _rounding(covariance), jnp.sum(half**2, axis=0))
+    # By as much as rounds off the covariances. None is raised above what it was.
+    lift = jnp.minimum(need * len(half) * _rounding(covariance), jnp.sum(half**2, axis=0))
     if len(half) > _FUSED:
         covariance = covariance - half.T @ half
     else:

@@ -112,13 +112,14 @@ def condition(
     # Written out, Joseph's form is Σ_l − K_l (S + G_hᵀ Σ_h G_h) K_lᵀ.
     twice = cholesky_of_identity_plus(from_last + 2 * from_hidden)
     half = twice.T @ cho_solve((root, True), cross)
+    need = dense.rounding_need(belief.covariance, J, from_last)
     learnt = jnp.any(squares > 0) | jnp.any(J != 0)
     kept = jnp.where(learnt, f, 0.0)
     after = LastLayerGaussian(
         mean=belief.mean + step,
         factor=_largest(C, hidden, A, squares, root, f, enlarged=kept),
         floor=jnp.where(learnt, jnp.asarray(floor, f.dtype), f),
-        covariance=dense.less_outer_products(belief.covariance, half),
+        covariance=dense.less_outer_products(belief.covariance, half, need),
     )
     return after, Innovation(jnp.where(sound, w, jnp.nan), trust)
 
