@@ -68,9 +68,9 @@ def condition(
     cross = J @ belief.covariance  # Gᵀ Σ
     trust, sound = measured(cross @ J.T, residual, examples, threshold, J**2)
     each = jnp.repeat(trust, residual.size // examples)
-    cross, J = scaled(each[:, None], cross), scaled(each[:, None], J)
-    spread = cross @ J.T
-    need = rounding_need(belief.covariance, J, spread)
+    cross, weighed = (scaled(each[:, None], part) for part in (cross, J))
+    spread = cross @ weighed.T
+    need = rounding_need(belief.covariance, weighed, spread)
     root = cholesky_of_identity_plus(spread + need * jnp.diag(_rounding(spread)))
     half = half_solve(root, cross)
     white = half_solve(root, scaled(each, residual))
@@ -149,7 +149,8 @@ def rounding_need(covariance: Array, J: Array, spread: Array) -> Array:
     """
     seen = jnp.maximum(jnp.diagonal(spread), jnp.finfo(spread.dtype).tiny)
     rounding = jnp.finfo(spread.dtype).eps * (J**2 @ jnp.diagonal(covariance))
-    return jnp.minimum(jnp.max(100 * rounding / (seen / (1 + seen))), 1.0)
+    share = rounding / (seen / (1 + seen))
+    return jnp.minimum(100 * jnp.max(share, initial=0.0), 1.0)
 
 
 def less_outer_products(covariance: Array, half: Array, need: Array) -> Array:
