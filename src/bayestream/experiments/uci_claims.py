@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -123,7 +122,7 @@ def _steps(before: str, after: str) -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-def _place(line: Sequence[str], place: int) -> Callable[[Results], Judgement | None]:
+def _place(lines: Sequence[str], place: int) -> Callable[[Results], Judgement | None]:
     """After one pass, one of these lines has this place among all of rank 10, on most sets."""
 
     def judge(results: Results) -> Judgement | None:
@@ -133,7 +132,9 @@ def _place(line: Sequence[str], place: int) -> Callable[[Results], Judgement | N
             sorted((name for name in TENS if (world, name) in means), key=lambda n: means[world, n])
             for world in worlds
         ]
-        return share([each[place] in line for each in ranked if len(each) > place], 0.5, "the sets")
+        return share(
+            [each[place] in lines for each in ranked if len(each) > place], 0.5, "the sets"
+        )
 
     return judge
 
@@ -193,7 +194,9 @@ def _falls_fastest(results: Results) -> Judgement | None:
     return found and found._replace(paper="lofi-diag falls most")
 
 
-def _of_energy(text: str, source: str, line: str, others: Sequence[str], step: Any = None) -> Claim:
+def _of_energy(
+    text: str, source: str, line: str, others: Sequence[str], step: int | None = None
+) -> Claim:
     return Claim(text, f"Figure “{source}”", best("energy x1", "rmse", line, others, step=step))
 
 
