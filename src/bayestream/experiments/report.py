@@ -60,26 +60,24 @@ a { color: inherit; } details summary { cursor: pointer; }
 
 
 class _Group(NamedTuple):
-    """An experiment, what was found, and what that says of its claims."""
+    """An experiment, how its claims fared, and what its trials took."""
 
     experiment: Experiment
-    found: Results
     claims: list[tuple[Claim, Judgement | None]]
+    trials: Counter[tuple[str, str]]  # how many there are of each line, world by world
+    hours: float  # by the clock of the process that ran each
 
     @property
     def verdicts(self) -> list[tuple[Claim, Judgement]]:
         return [(claim, verdict) for claim, verdict in self.claims if verdict is not None]
 
-    @property
-    def trials(self) -> Counter[tuple[str, str]]:
-        """How many there are of each line, world by world."""
-        columns = (self.found[name] for name in ("world", "method", "trial"))
-        return Counter((world, line) for world, line, _ in set(zip(*columns, strict=True)))
 
-    @property
-    def hours(self) -> float:
-        """What they took, by the clock of the process that ran each."""
-        return float(np.sum(self.found.where(metric="wall seconds")["value"])) / 3600
+def _group(experiment: Experiment, found: Results) -> _Group:
+    claims = [(claim, claim.judge(found)) for claim in experiment.claims]
+    columns = (found[name] for name in ("world", "method", "trial"))
+    trials = Counter((world, line) for world, line, _ in set(zip(*columns, strict=True)))
+    seconds = found.where(metric="wall seconds")["value"]
+    return _Group(experiment, claims, trials, float(np.sum(seconds)) / 3600)
 
 
 def write(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> Path:
@@ -90,8 +88,7 @@ def write(experiments: Sequence[Experiment], scale: Scale, folder: Path) -> Path
         found = work.found(experiment, scale, folder)
         if not len(found):
             continue
-        claims = [(claim, claim.judge(found)) for claim in experiment.claims]
-        groups.append(_Group(experiment, found, claims))
+        groups.append(_group(experiment, found))
         pictures = experiment.draw(found, folder / "figures" / experiment.id)
         tables = {name: rows for name, rows in experiment.tables(found).items() if rows}
         for name, rows in tables.items():
@@ -167,7 +164,7 @@ def _counts(judged: Sequence[Judgement], whose: int) -> str:
 
 
 def _section(group: _Group, pictures: Sequence[Path], tables: Any) -> str:
-    experiment, _, claims = group
+    experiment, claims, *_ = group
     fewest_and_most = dict.fromkeys((min(group.trials.values()), max(group.trials.values())))
     trials = " to ".join(map(str, fewest_and_most))
     rows = "".join(_claim(*pair) for pair in claims)

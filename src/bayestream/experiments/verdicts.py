@@ -150,7 +150,7 @@ def steadier(
     return judge
 
 
-def share(met: Sequence[bool], goal: float, what: str = "") -> Judgement | None:
+def share(met: Sequence[bool], goal: float, what: str) -> Judgement | None:
     """Of so many cases, so many are as said; `goal` of them must be.
 
     >>> share([True, True, False], 0.5, "sets")
