@@ -124,9 +124,7 @@ def _in_cells(results: Results) -> Judgement | None:
     judged = [cell for cell in found if cell is not None]
     if len(judged) < len(found):
         return None
-    met = sum(cell.verdict != "fails" for cell in judged)
-    verdict = "holds" if met >= 0.95 * len(judged) else "fails"
-    return Judgement("≥ 95% of the cells", f"{met} of {len(judged)}", float("nan"), verdict)
+    return share([cell.verdict != "fails" for cell in judged], 0.95, "the cells")
 
 
 def _counted(pairs: Sequence[tuple[str, str]]) -> Callable[[Results], Judgement | None]:

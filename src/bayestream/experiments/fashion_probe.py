@@ -125,7 +125,7 @@ def _draw(results: Results, line: str, path: Path) -> Path:
     names = [name for name in rows.unique("summary") if name.startswith("image")]
     steps = sorted(set(rows.where(summary=names[0])["step"].tolist()))
     figure = drawing.figure(figsize=(0.75 * len(steps) + 1, 0.8 * len(names) + 0.6))
-    axes = figure.subplots(len(names), len(steps), sharex=True, sharey=True, squeeze=False)
+    axes = figure.subplots(len(names), len(steps), squeeze=False)
     for row, name in enumerate(names):
         alien = row == len(names) - 1
         for column, step in enumerate(steps):
@@ -139,7 +139,7 @@ def _draw(results: Results, line: str, path: Path) -> Path:
             # On a scale where 1 is the surprise of one class in a hundred.
             surprise = -np.log(max(float(chances[label]), 1e-12)) / np.log(100)
             ax.bar([10.5], [0.0 if alien else min(surprise, 1.0)], color="#D55E00", width=0.9)
-            ax.set(ylim=(0, 1), xticks=[], yticks=[])
+            ax.set(xlim=(-1, 11.5), ylim=(0, 1), xticks=[], yticks=[])
             if row == 0:
                 ax.set_title(str(step), fontsize=7)
         title = "MNIST" if alien else f"task {row + 1}"
