@@ -39,7 +39,8 @@ test-native: $(VENV)/.work
 	  build_ext --build-lib out/sanitized --build-temp out/sanitized/objects
 	NATIVE_UNDER_TEST=$(abspath out/sanitized/bayestream) ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
-	  $(BIN)/python -m pytest -q -s -p no:xdist tests/test_kernels.py tests/test_equivalences.py
+	  $(BIN)/python -m pytest -q -s -p no:xdist tests/test_kernels.py tests/test_factor_analysis.py \
+	    tests/test_equivalences.py
 
 lint: $(VENV)/.work
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 // would spend a tenth of its time with malloc.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <vector>
@@ -60,5 +61,14 @@ struct FromArena {
 // Is to be gone when the call is, and on the thread that made it.
 template <typename T>
 using Array = std::vector<T, FromArena<T>>;
+
+// Memory for one use, of the thread that asks for it, until it asks again.
+enum class Use { kPasses, kMatrices };
+template <Use kUse, typename Real>
+Real* scratch(std::int64_t count) {
+  thread_local std::vector<Real> memory;
+  if (static_cast<std::int64_t>(memory.size()) < count) memory.resize(count);
+  return memory.data();
+}
 
 }  // namespace bayestream

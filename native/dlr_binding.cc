@@ -30,7 +30,7 @@ Mixing mixing(Index rank, Index rows, Index examples, Matrix plain, Matrix scale
   // may be any of the same span: of a belief it makes no difference.
   double* const memory = scratch<Use::kMatrices, double>(small.memory(rank, rows));
   Matrix turn(rank * rank), gram(rows * rows), made((rows + 1) * rows);
-  small.turn(rank, rows, plain.data(), drift.data(), turn.data(), gram.data(), memory);
+  small.turn(rank, rows, plain.data(), drift.data(), turn.data(), gram.data(), nullptr, memory);
   if (rows == rank + 1) {
     // From G on, the dropped row turns with one of the others after another until it is that of the
     // least eigenvalue; what they become of z is a lower triangle, as the turn is.

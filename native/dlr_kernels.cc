@@ -1,18 +1,13 @@
 // The two passes of LO-FI, also of the spherical one, for one instruction set and precision; see
 // vectors.h.
-#include "vectors.h"
+#include "tiles.h"
 
 namespace bayestream {
 namespace {
 
-constexpr Index kStride = kTile + 64 / sizeof(Real);    // between rows: not a power of two, so
-                                                        // that they do not compete for cache sets
-constexpr Index kNear = 1 << 14;                        // numbers of W in a dozen inputs
-constexpr Index kGroup = VECTOR_BYTES == 64 ? 5 : 3;    // rows of a register block
-constexpr Index kMixed = VECTOR_BYTES == 64 ? 6 : 4;    // the same, in the second pass
-constexpr Index kVectors = VECTOR_BYTES == 64 ? 4 : 2;  // vectors beside them
-constexpr Index kAcross = 64;                           // outputs of a patch
-constexpr Index kDepth = 4;                             // its inputs, in the first pass
+constexpr Index kNear = 1 << 14;  // numbers of W in a dozen inputs
+constexpr Index kAcross = 64;     // outputs of a patch
+constexpr Index kDepth = 4;       // its inputs, in the first pass
 
 // Parameters of one layer handled at once: a few inputs' weights to a stretch of outputs. In a tile,
 // one input's lie `span` after another's, a whole number of vectors.
@@ -120,68 +115,6 @@ inline void prefetch(const Task<Real>& task, const Patch& patch, Index first, In
   for (Index l = first; l < first + rows; ++l) prefetch(patch, task.factor + l * task.size);
 }
 
-// Where row i of a lower triangle begins.
-constexpr Index triangle(Index i) { return i * (i + 1) / 2; }
-
-// sums[i][j] += x_i w y_j over `stop` parameters, w being one unless kWeighed: one register block of
-// a triangle's rows from `first` on, its lanes added up at the end. Of a block on the diagonal, where
-// x and y are the same rows, only i >= j.
-template <Index kRows, Index kColumns, bool kDiagonal, bool kWeighed>
-__attribute__((noinline)) void multiply_block(const Real* x, const Real* w, const Real* y,
-                                              Index stop, Index first, Real* sums) {
-  const auto at = [&](Index i, Index j) { return sums + (i * first + triangle(i) + j) * kWidth; };
-  Vec sum[kRows][kColumns];
-  const auto each = [](auto visit) __attribute__((always_inline)) {
-    UNROLL for (Index i = 0; i < kRows; ++i)
-      UNROLL for (Index j = 0; j < kColumns; ++j)
-        if (!kDiagonal || j <= i) visit(i, j);
-  };
-  each([&](Index i, Index j) { sum[i][j] = load(at(i, j)); });
-  for (Index t = 0; t < stop; t += kWidth) {
-    Vec beside[kColumns];
-    UNROLL for (Index j = 0; j < kColumns; ++j) beside[j] = load(y + j * kStride + t);
-    UNROLL for (Index i = 0; i < kRows; ++i) {
-      Vec row = load(x + i * kStride + t);
-      if (kWeighed) row *= load(w + t);
-      UNROLL for (Index j = 0; j < kColumns; ++j)
-        if (!kDiagonal || j <= i) sum[i][j] += row * beside[j];
-    }
-  }
-  each([&](Index i, Index j) { store(at(i, j), sum[i][j]); });
-}
-
-template <Index kRows, bool kWeighed>
-inline void multiply_rows(const Real* tiles, Index first, const Real* w, Index stop, Real* sums) {
-  const Real* x = tiles + first * kStride;
-  Index j = 0;
-  for (; j + kGroup <= first; j += kGroup)
-    multiply_block<kRows, kGroup, false, kWeighed>(x, w, tiles + j * kStride, stop, first,
-                                                   sums + j * kWidth);
-  const Real* rest = tiles + j * kStride;
-  Real* to = sums + j * kWidth;
-  switch (first - j) {
-    case 4: multiply_block<kRows, 4, false, kWeighed>(x, w, rest, stop, first, to); break;
-    case 3: multiply_block<kRows, 3, false, kWeighed>(x, w, rest, stop, first, to); break;
-    case 2: multiply_block<kRows, 2, false, kWeighed>(x, w, rest, stop, first, to); break;
-    case 1: multiply_block<kRows, 1, false, kWeighed>(x, w, rest, stop, first, to); break;
-  }
-  multiply_block<kRows, kRows, true, kWeighed>(x, w, x, stop, first, sums + first * kWidth);
-}
-
-// Of a triangle of sums, a group of rows: tiles from `first` on times all tiles up to themselves.
-template <bool kWeighed>
-inline void multiply(const Real* tiles, Index first, Index rows, const Real* w, Index stop,
-                     Real* sums) {
-  Real* to = sums + triangle(first) * kWidth;
-  switch (rows) {
-    case 5: return multiply_rows<5, kWeighed>(tiles, first, w, stop, to);
-    case 4: return multiply_rows<4, kWeighed>(tiles, first, w, stop, to);
-    case 3: return multiply_rows<3, kWeighed>(tiles, first, w, stop, to);
-    case 2: return multiply_rows<2, kWeighed>(tiles, first, w, stop, to);
-    case 1: return multiply_rows<1, kWeighed>(tiles, first, w, stop, to);
-  }
-}
-
 Index by_output_size(const Task<Real>& task, const Block<Real>& block) {
   if (!block.structured()) return 0;
   return task.examples * (2 * task.rank + task.examples) * padded(block.outputs);
@@ -245,13 +178,8 @@ inline void add_inputs(const Patch& patch, const Real* a, const Real* w, const R
 // Adds one part's sums to the matrices.
 void finish(const Task<Real>& task, Index part, const GramMemory& from, const Grams& grams) {
   const Index low = from.low, all = from.all, half = triangle(all);
-  // Many vectors at once, since one alone would wait for itself; what lies beyond the last is ours.
   Real* sums = from.plain;
-  for (Index t = 0; t < 2 * half + triangle(low); t += kWidth) {
-    Vec vectors[kWidth];
-    for (Index w = 0; w < kWidth; ++w) vectors[w] = load(sums + (t + w) * kWidth);
-    store(sums + t, add_lanes(vectors));
-  }
+  add_all_lanes(sums, 2 * half + triangle(low));
   for (Index i = 0; i < all; ++i)
     for (Index j = 0; j <= i; ++j) {
       const Index to = i * all + j, at = triangle(i) + j;
@@ -378,18 +306,9 @@ __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index
       UNROLL for (Index j = 0; j < kVectors; ++j)
         sum[i][j] += a * load(fresh + i * from.outputs + j * kWidth);
   }
-  const auto add_tiles = [&](const Real* tile, Index count, const Real* mix)
-      __attribute__((always_inline)) {
-    for (Index l = 0; l < count; ++l, ++mix, tile += kStride) {
-      Vec old[kVectors];
-      UNROLL for (Index j = 0; j < kVectors; ++j) old[j] = load(tile + j * kWidth);
-      UNROLL for (Index i = 0; i < kRows; ++i)
-        UNROLL for (Index j = 0; j < kVectors; ++j) sum[i][j] += mix[i * from.all] * old[j];
-    }
-  };
   const Real* mix = from.mix + first * from.all;
-  add_tiles(from.z + t, from.terms, mix);
-  add_tiles(from.g + t, from.rows, mix + from.rank);
+  add_tiles<kRows>(sum, mix, from.all, from.z + t, kStride, from.terms);
+  add_tiles<kRows>(sum, mix + from.rank, from.all, from.g + t, kStride, from.rows);
   UNROLL for (Index j = 0; j < kVectors; ++j) {
     Real* to = out + j * kWidth;
     if (kSquares) {
@@ -405,14 +324,9 @@ __attribute__((noinline)) void mix_block(const Sources& from, Index first, Index
 template <bool kSquares>
 inline void mix_rows(Index rows, const Sources& from, Index first, Index t, Real* out,
                      Index stride) {
-  switch (rows) {
-    case 6: return mix_block<6, kSquares>(from, first, t, out, stride);
-    case 5: return mix_block<5, kSquares>(from, first, t, out, stride);
-    case 4: return mix_block<4, kSquares>(from, first, t, out, stride);
-    case 3: return mix_block<3, kSquares>(from, first, t, out, stride);
-    case 2: return mix_block<2, kSquares>(from, first, t, out, stride);
-    case 1: return mix_block<1, kSquares>(from, first, t, out, stride);
-  }
+  exactly<kMixed>(rows, [&](auto number) {
+    mix_block<decltype(number)::value, kSquares>(from, first, t, out, stride);
+  });
 }
 
 void rotate(const Task<Real>& task, Index part, Index parts, Real* memory) {

@@ -72,9 +72,10 @@ struct Grams {
 struct SmallKernels {
   Index (*memory)(Index rank, Index rows);  // how many numbers, for any of these
   // Alg. 2, l. 4-5: the predicted W is turn z, where turn (L, L) is chol^-1, with the factor of
-  // I + q s W1' W1. Of the expanded W~, turn Z, the gram is turn Z Z' turn'.
+  // I + q s W1' W1. Of the expanded W~, turn Z, the gram is turn Z Z' turn'. The factor (L, L) is
+  // wanted unless null.
   void (*turn)(Index rank, Index rows, const double* plain, const double* drift, double* turn,
-               double* gram, double* memory);
+               double* gram, double* factor, double* memory);
   // The eigenvectors of a gram (n, n), one a row, largest eigenvalue first, and the eigenvalues (n).
   void (*eigenvectors)(Index n, const double* gram, double* vectors, double* values, double* memory);
   // The eigenvector (n) of a gram's (n, n) least eigenvalue.
@@ -158,6 +159,44 @@ struct ProductKernels {
   void (*products)(const Products<Real>&, Index begin, Index end, Real* memory, double* sums);
 };
 
+// A sweep of EM for factor analysis, as gaussians/fits.py has it in these letters: a fit, diag(psi) and
+// W (L, P), to the precision diag(D) + F' F. The first pass makes sums of A = W / psi, the second the
+// next psi and W, in place.
+template <typename Real>
+struct Fit {
+  Index size, rank, rows;   // P, L, those of F
+  Real* psi;                // (P)
+  Real* factor;             // (L, P)
+  const Real* goal_diag;    // D (P)
+  const Real* goal_factor;  // F (rows, P)
+
+  BAYESTREAM_INLINE Index all() const { return rank + rows; }
+};
+
+// What the second pass multiplies with, for R R' = I + A psi A' and B = R^-1 A.
+template <typename Real>
+struct FitMix {
+  Real* white;        // R^-1 (L, L), lower
+  Real* root;         // R (L, L), lower
+  Real* from_diag;    // B D B' (L, L)
+  Real* shared;       // F B' (rows, L)
+  Real* transposed;   // B F' (L, rows)
+  Real* inner;        // H (L, L), lower, of H' H = (I + B (diag(D) + F' F) B')^-1
+  Real* inner_again;  // H' (L, L)
+};
+
+template <typename Real>
+struct FitKernels {
+  Index (*memory)(const Fit<Real>&);  // how many numbers, for either pass
+  // Adds to lower triangles (L + rows, L + rows), for the parameters from begin to end: A psi A' to the
+  // first rows of one, A D A' and below it F A' to the other.
+  void (*gram)(const Fit<Real>&, Index begin, Index end, Real* memory, double* own, double* goal);
+  void (*mix)(const Fit<Real>&, const double* own, const double* goal, double* memory,
+              const FitMix<Real>&);
+  Index (*mix_memory)(Index rank, Index rows);
+  void (*apply)(const Fit<Real>&, const FitMix<Real>&, Index begin, Index end, Real* memory);
+};
+
 #define BAYESTREAM_VARIANT(name)                          \
   Kernels<float> name##_dlr_float();                      \
   Kernels<double> name##_dlr_double();                    \
@@ -168,7 +207,9 @@ struct ProductKernels {
   ConvolutionKernels<float> name##_convolution_float();   \
   ConvolutionKernels<double> name##_convolution_double(); \
   ProductKernels<float> name##_products_float();          \
-  ProductKernels<double> name##_products_double();
+  ProductKernels<double> name##_products_double();        \
+  FitKernels<float> name##_fit_float();                   \
+  FitKernels<double> name##_fit_double();
 BAYESTREAM_VARIANT(baseline)
 BAYESTREAM_VARIANT(avx2)
 BAYESTREAM_VARIANT(avx512)

@@ -29,15 +29,6 @@ auto binding() {
       ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Attr<ffi::Span<const std::int64_t>>("layout"));
 }
 
-// Memory for one use, of the thread that asks for it, until it asks again.
-enum class Use { kPasses, kMatrices };
-template <Use kUse, typename Real>
-Real* scratch(Index count) {
-  thread_local std::vector<Real> memory;
-  if (static_cast<Index>(memory.size()) < count) memory.resize(count);
-  return memory.data();
-}
-
 // The sums of the first pass.
 struct Sums {
   Matrix plain, scaled, drift;  // (L + M, L + M)

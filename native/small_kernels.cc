@@ -73,7 +73,7 @@ Index memory(Index rank, Index rows) { return (3 * rank + 3 * rows + 5) * padded
 // and that times Z Z' in the third. Every pivot of I plus a positive semi-definite matrix is at least 1;
 // rounding that says less is put right.
 void turn(Index rank, Index rows, const double* plain, const double* drift, double* turn, double* gram,
-          double* memory) {
+          double* factor, double* memory) {
   const Index stride = padded(rows);
   double *root = aligned(memory), *inverse = root + rank * stride, *across = inverse + rank * stride;
   double* half = across + rank * stride;  // (rows, stride)
@@ -84,9 +84,11 @@ void turn(Index rank, Index rows, const double* plain, const double* drift, doub
   for (Index k = 0; k < rank; ++k) {
     double* pivot = root + k * stride;
     const double scale = 1 / __builtin_sqrt(max(pivot[k], 1)), square = scale * scale;
+    for (Index i = 0; factor && i < rank; ++i)
+      factor[i * rank + k] = i < k ? 0 : (i > k ? pivot[i] : max(pivot[k], 1)) * scale;
     for (Index i = k + 1; i < rank; ++i) {
       const double weight = -pivot[i] * square;
-      add(root + i * stride, weight, pivot, stride, k);
+      add(root + i * stride, weight, pivot, padded(rank), k);
       add(inverse + i * stride, weight, inverse + k * stride, padded(k + 1));
       add(half + i * stride, weight, half + k * stride, stride);
     }

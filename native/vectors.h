@@ -84,7 +84,8 @@ inline void scale(Real* __restrict out, const Real* __restrict w, const Real* __
                   Index count) {
   for (Index t = 0; t < count; ++t) out[t] = w[t] * x[t];
 }
-inline void add(Real* __restrict out, Real a, const Real* __restrict x, Index count) {
+template <typename Number>
+inline void add(Number* __restrict out, Number a, const Number* __restrict x, Index count) {
   for (Index t = 0; t < count; ++t) out[t] += a * x[t];
 }
 inline void copy(Real* __restrict out, const Real* __restrict x, Index count) {

@@ -9,7 +9,7 @@ from bayestream.estimators.filter import gaussian_filter
 from bayestream.estimators.guard import checked
 from bayestream.estimators.inflation import Inflation
 from bayestream.estimators.spaces import Range, Space
-from bayestream.gaussians import dlr, fits
+from bayestream.gaussians import dlr, fits, lazy_dlr
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.innovation import Innovation
 from bayestream.networks import rows
@@ -73,9 +73,12 @@ def lrvga(
     def update(
         belief: DLRGaussian, observation: Observation, threshold: float | None, key: Key | None
     ) -> tuple[DLRGaussian, Innovation]:
-        first, innovation = dlr.condition(belief, observation.rows, observation.residual, threshold)
-        goal = fits.target(belief, rows.weighted(observation.rows, innovation.trust))
-        return checked(fits.factor_analysis(first, goal, sweeps=iterations), belief, innovation)
+        G, residual = observation.rows, observation.residual
+        still = lazy_dlr.at_rest(belief, ever_moves=True)
+        first, innovation = lazy_dlr.condition(still, G, residual, threshold)
+        goal = fits.target(belief, rows.weighted(G, innovation.trust))
+        after = fits.factor_analysis(first.base, goal, sweeps=iterations)
+        return checked(after, belief, innovation)
 
     return gaussian_filter(
         model,

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from bayestream.checks import check_whole
-from bayestream.gaussians import dlr
+from bayestream.gaussians import dlr, kernels
 from bayestream.gaussians.dlr import DLRGaussian
 from bayestream.gaussians.linalg import (
     cholesky_of_identity_plus,
@@ -49,27 +49,12 @@ def factor_analysis(fit: DLRGaussian, goal: Target, *, sweeps: int) -> DLRGaussi
     """EM for factor analysis, with the target precision in the place of a sample covariance S.
 
     With M = I + Wᵀ Ψ⁻¹ W and β = M⁻¹ Wᵀ Ψ⁻¹:  W ← S βᵀ (M⁻¹ + β S βᵀ)⁻¹,  Ψ ← diag(S − W β S).
-    It descends the reverse divergence over both W and Ψ. The diagonal is formed as
-    (I − W β) S (I − W β)ᵀ + W M⁻¹ Wᵀ, the same number as a sum of squares.
+    It descends the reverse divergence over both W and Ψ. With M = R Rᵀ and B = R⁻¹ Wᵀ Ψ⁻¹ that is
+    Wᵀ ← R V for V = (I + B S Bᵀ)⁻¹ B S, and the diagonal, (I − W β) S (I − W β)ᵀ + W M⁻¹ Wᵀ, a sum
+    of squares: of the target's columns less what V explains of them, and of V.
     """
-
-    def sweep(_: int, fit: DLRGaussian) -> DLRGaussian:
-        mu, psi, before = fit
-        scaled = before / psi
-        inverse = inverse_of_identity_plus(scaled @ before.T)
-        beta = inverse @ scaled
-        shared = goal.factor @ beta.T  # W̃ᵀ βᵀ (L + M, L)
-        S_beta = shared.T @ goal.factor + goal.diag * beta
-        moment = inverse + beta @ S_beta.T
-        W = jnp.linalg.solve(moment, S_beta)
-        rest = goal.factor - shared @ W
-        kept = jnp.sum(W * beta, axis=0)  # diag(W β)
-        noise = (1 - 2 * kept) * goal.diag + _quadratic((beta * goal.diag) @ beta.T, W)
-        noise = jnp.maximum(noise, (1 - kept) ** 2 * goal.diag)  # one term of its sum of squares
-        diag = noise + jnp.sum(rest**2, axis=0) + _quadratic(inverse, W)
-        return DLRGaussian(mu, diag, W)
-
-    return jax.lax.fori_loop(0, sweeps, sweep, fit)
+    sweep = kernels.chosen(_plain_sweep, _native_sweep)
+    return jax.lax.fori_loop(0, sweeps, lambda _, fit: sweep(fit, goal), fit)
 
 
 def forward_kl(*, sweeps: int = 10) -> DiagonalUpdate:
@@ -115,6 +100,26 @@ def reverse_kl(*, sweeps: int = 10) -> DiagonalUpdate:
         return jax.lax.fori_loop(0, sweeps, sweep, fit)
 
     return update
+
+
+def _plain_sweep(fit: DLRGaussian, goal: Target) -> DLRGaussian:
+    mu, psi, before = fit
+    scaled = before / psi
+    root = cholesky_of_identity_plus(scaled @ before.T)
+    B = half_solve(root, jnp.eye(len(root), dtype=root.dtype)) @ scaled
+    shared = goal.factor @ B.T  # W̃ᵀ Bᵀ (L + M, L)
+    from_diag = (B * goal.diag) @ B.T
+    inverse = inverse_of_identity_plus(shared.T @ shared + from_diag)
+    V = inverse @ (shared.T @ goal.factor + B * goal.diag)
+    explained = jnp.sum(V * B, axis=0)  # diag(W β)
+    diag = (1 - 2 * explained) * goal.diag + _quadratic(from_diag, V)
+    diag = jnp.maximum(diag, (1 - explained) ** 2 * goal.diag)  # a term of its sum of squares
+    diag += jnp.sum((goal.factor - shared @ V) ** 2, axis=0) + jnp.sum(V**2, axis=0)
+    return DLRGaussian(mu, diag, root @ V)
+
+
+def _native_sweep(fit: DLRGaussian, goal: Target) -> DLRGaussian:
+    return DLRGaussian(fit.mean, *kernels.factor_analysis(fit.diag, fit.factor, *goal))
 
 
 def _with_diag(fit: DLRGaussian, goal: Target, diag: Array) -> DLRGaussian:

@@ -18,6 +18,7 @@ __all__ = [
     "diagonal_condition",
     "dlr_condition",
     "dlr_spread",
+    "factor_analysis",
     "in_use",
     "instruction_set",
     "spherical_condition",
@@ -81,6 +82,19 @@ def dlr_spread(diag: Array, factor: Array, pending: Sequence[Array | float], row
     )
     settings = jnp.array([*pending], diag.dtype)
     return call(diag, factor, settings, *_joined(rows), layout=_layout(rows))
+
+
+def factor_analysis(
+    diag: Array, factor: Array, goal_diag: Array, goal_factor: Array
+) -> Sequence[Array]:
+    """One sweep of `gaussians.fits.factor_analysis`, in place where XLA lets it."""
+    call = jax.ffi.ffi_call(
+        f"bayestream_factor_analysis_{diag.dtype}",
+        [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (diag, factor)],
+        input_output_aliases={0: 0, 1: 1},
+        vmap_method="broadcast_all",
+    )
+    return call(diag, factor, goal_diag, goal_factor)
 
 
 def diagonal_condition(

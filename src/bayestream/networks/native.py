@@ -26,6 +26,7 @@ _CALLS = (
     "diagonal_condition",
     "dlr_condition",
     "dlr_spread",
+    "factor_analysis",
     "row_products",
     "spherical_condition",
 )
