@@ -1,5 +1,6 @@
 // factor_analysis: a sweep of EM that fits a diagonal plus low-rank precision to one of higher rank, as
 // an XLA FFI call.
+#include <functional>
 #include <type_traits>
 #include <utility>
 
@@ -20,17 +21,18 @@ FitKernels<Real> choose() {
 
 template <typename Real>
 void sweep(const Fit<Real>& task, const FitKernels<Real>& kernels, Index parts, const Runner& run) {
-  const Index rank = task.rank, rows = task.rows, all = task.all(), squared = all * all;
+  const Index rank = task.rank, rows = task.rows, of_own = rank * rank, of_goal = task.all() * rank;
   const Index needed = kernels.memory(task);
   Real* const memory = scratch<Use::kPasses, Real>(needed * parts);
-  Matrix own(squared * parts, 0.0), goal(own);
+  Matrix own(of_own * parts, 0.0), goal(of_goal * parts, 0.0);
   const auto begin = [&](Index part) { return task.size * part / parts; };
-  run(parts, [&](Index part) {
-    kernels.gram(task, begin(part), begin(part + 1), memory + part * needed, &own[part * squared],
-                 &goal[part * squared]);
-  });
-  for (Matrix* sums : {&own, &goal})
-    for (Index i = squared; i < squared * parts; ++i) (*sums)[i % squared] += (*sums)[i];
+  const auto gram = [&](Index part) {
+    kernels.gram(task, begin(part), begin(part + 1), memory + part * needed,
+                 own.data() + part * of_own, goal.data() + part * of_goal);
+  };
+  run(parts, std::ref(gram));  // by reference, or it would be copied to the heap
+  for (Index i = of_own; i < of_own * parts; ++i) own[i % of_own] += own[i];
+  for (Index i = of_goal; i < of_goal * parts; ++i) goal[i % of_goal] += goal[i];
   Array<Real> numbers(5 * rank * rank + 2 * rows * rank);
   Real* next = numbers.data();
   const auto take = [&](Index height) { return std::exchange(next, next + height * rank); };
@@ -38,9 +40,10 @@ void sweep(const Fit<Real>& task, const FitKernels<Real>& kernels, Index parts, 
                             take(rows), take(rank), take(rank)};
   double* const spare = scratch<Use::kMatrices, double>(kernels.mix_memory(rank, rows));
   kernels.mix(task, own.data(), goal.data(), spare, mix);
-  run(parts, [&](Index part) {
+  const auto apply = [&](Index part) {
     kernels.apply(task, mix, begin(part), begin(part + 1), memory + part * needed);
-  });
+  };
+  run(parts, std::ref(apply));
 }
 
 template <ffi::DataType kType>

@@ -40,7 +40,7 @@ struct GramMemory {
 };
 
 void gram(const Fit<Real>& task, Index begin, Index end, Real* memory, double* own, double* goal) {
-  const Index rank = task.rank, rows = task.rows, all = task.all(), size = task.size;
+  const Index rank = task.rank, rows = task.rows, size = task.size;
   const GramMemory at(task, memory);
   clear(at.own, 0, at.end - at.own);
   for (Index t = begin; t < end; t += kTile) {
@@ -61,20 +61,19 @@ void gram(const Fit<Real>& task, Index begin, Index end, Real* memory, double* o
   add_all_lanes(at.own, 2 * triangle(rank) + rows * rank);
   const Real* sums = at.own;
   for (Index i = 0; i < rank; ++i)
-    for (Index j = 0; j <= i; ++j) own[i * all + j] += *sums++;
+    for (Index j = 0; j <= i; ++j) own[i * rank + j] += *sums++;
   for (Index i = 0; i < rank; ++i)
-    for (Index j = 0; j <= i; ++j) goal[i * all + j] += *sums++;
+    for (Index j = 0; j <= i; ++j) goal[i * rank + j] += *sums++;
   for (Index r = 0; r < rows; ++r)
-    for (Index j = 0; j < rank; ++j) goal[(rank + r) * all + j] += *sums++;
+    for (Index j = 0; j < rank; ++j) goal[(rank + r) * rank + j] += *sums++;
 }
 
 // Rows of doubles so many apart, a whole number of vectors.
 inline Index even(Index rank) { return (rank + 7) / 8 * 8; }
 
 Index mix_memory(Index rank, Index rows) {
-  const Index all = rank + rows, squared = rank * rank;
-  return BAYESTREAM_NAME(VARIANT, small, REAL)().memory(rank, all) + all * all + 5 * squared +
-         (rank + 1) * even(rank);
+  return BAYESTREAM_NAME(VARIANT, small, REAL)().memory(rank, rank) + 6 * rank * rank +
+         (2 * rank + rows) * even(rank);
 }
 
 // x (rows, count) of rows so far `apart` to numbers of another kind; turned, as (count, rows).
@@ -89,21 +88,28 @@ inline void round_turned(const double* x, Index rows, Index apart, Index count, 
 
 void mix(const Fit<Real>& task, const double* own, const double* goal, double* memory,
          const FitMix<Real>& to) {
-  const Index rank = task.rank, rows = task.rows, all = task.all(), squared = rank * rank;
-  const Index stride = even(rank);
+  const Index rank = task.rank, rows = task.rows, squared = rank * rank, stride = even(rank);
   const SmallKernels small = BAYESTREAM_NAME(VARIANT, small, REAL)();
-  double *white = memory, *root = white + squared, *turned = root + squared;
-  double *gram = turned + all * all, *none = gram + squared, *half = none + squared;
-  double *inner = half + squared, *row = inner + rank * stride, *spare = row + stride;
-  // R^-1 and R, and with B = R^-1 A what is made of the sums: B D B' and below it F B'.
-  small.turn(rank, all, goal, own, white, turned, root, spare);
-  const double* shared = turned + rank * all;
-  for (Index i = 0; i < rank; ++i)
-    for (Index j = 0; j < stride; ++j) inner[i * stride + j] = j < rank ? turned[i * all + j] : 0;
+  double *white = memory, *root = white + squared, *from_diag = root + squared;
+  double *gram = from_diag + squared, *none = gram + squared, *half = none + squared;
+  double *turned = half + squared, *shared = turned + rank * stride;  // rows so far `stride`
+  double *inner = shared + rows * stride, *spare = inner + rank * stride;
+  // R^-1 and R, and with B = R^-1 A what is made of the sums: B D B', and F B' row by row.
+  small.turn(rank, rank, goal, own, white, from_diag, root, spare);
+  for (Index k = 0; k < rank; ++k)
+    for (Index i = 0; i < stride; ++i) turned[k * stride + i] = i < rank ? white[i * rank + k] : 0;
   for (Index r = 0; r < rows; ++r) {
-    for (Index j = 0; j < stride; ++j) row[j] = j < rank ? shared[r * all + j] : 0;
-    for (Index i = 0; i < rank; ++i) add(inner + i * stride, row[i], row, even(i + 1));
+    double* row = shared + r * stride;
+    const double* sums = goal + (rank + r) * rank;
+    for (Index i = 0; i < stride; ++i) row[i] = 0;
+    for (Index k = 0; k < rank; ++k) add(row, sums[k], turned + k * stride, stride);
   }
+  for (Index i = 0; i < rank; ++i)
+    for (Index j = 0; j < stride; ++j)
+      inner[i * stride + j] = j < rank ? from_diag[i * rank + j] : 0;
+  for (Index r = 0; r < rows; ++r)
+    for (Index i = 0; i < rank; ++i)
+      add(inner + i * stride, shared[r * stride + i], shared + r * stride, even(i + 1));
   for (Index i = 0; i < rank; ++i)
     for (Index j = 0; j < rank; ++j) {
       gram[i * rank + j] = inner[i * stride + j];
@@ -111,9 +117,10 @@ void mix(const Fit<Real>& task, const double* own, const double* goal, double* m
     }
   round(white, rank, rank, rank, to.white);
   round(root, rank, rank, rank, to.root);
-  round(turned, rank, all, rank, to.from_diag);
-  round(shared, rows, all, rank, to.shared);
-  round_turned(shared, rows, all, rank, to.transposed);
+  round(from_diag, rank, rank, rank, to.from_diag);
+  round(shared, rows, stride, rank, to.shared);
+  round_turned(shared, rows, stride, rank, to.transposed);
+  // H alone: there is nothing to turn, and what would be its gram goes where R was.
   small.turn(rank, rank, none, gram, half, root, nullptr, spare);
   round(half, rank, rank, rank, to.inner);
   round_turned(half, rank, rank, rank, to.inner_again);

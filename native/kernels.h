@@ -73,7 +73,7 @@ struct SmallKernels {
   Index (*memory)(Index rank, Index rows);  // how many numbers, for any of these
   // Alg. 2, l. 4-5: the predicted W is turn z, where turn (L, L) is chol^-1, with the factor of
   // I + q s W1' W1. Of the expanded W~, turn Z, the gram is turn Z Z' turn'. The factor (L, L) is
-  // wanted unless null.
+  // wanted unless null. L-RVGA whitens with it, in the place of q s W1' W1 a matrix of its own.
   void (*turn)(Index rank, Index rows, const double* plain, const double* drift, double* turn,
                double* gram, double* factor, double* memory);
   // The eigenvectors of a gram (n, n), one a row, largest eigenvalue first, and the eigenvalues (n).
@@ -188,9 +188,10 @@ struct FitMix {
 template <typename Real>
 struct FitKernels {
   Index (*memory)(const Fit<Real>&);  // how many numbers, for either pass
-  // Adds to lower triangles (L + rows, L + rows), for the parameters from begin to end: A psi A' to the
-  // first rows of one, A D A' and below it F A' to the other.
+  // Adds, for the parameters from begin to end: A psi A' to `own` (L, L), A D A' and below it F A' to
+  // `goal` (L + rows, L), of symmetric ones the lower triangle.
   void (*gram)(const Fit<Real>&, Index begin, Index end, Real* memory, double* own, double* goal);
+  // What to multiply with, between the passes; `memory` has room for `mix_memory` numbers.
   void (*mix)(const Fit<Real>&, const double* own, const double* goal, double* memory,
               const FitMix<Real>&);
   Index (*mix_memory)(Index rank, Index rows);

@@ -1,5 +1,5 @@
-// LO-FI's small matrices between its passes, for one instruction set: rows of doubles, padded with zeros
-// to whole vectors. Only builtins, as in vectors.h.
+// The small matrices between the passes of LO-FI and L-RVGA, for one instruction set: rows of doubles,
+// padded with zeros to whole vectors. Only builtins, as in vectors.h.
 #include "kernels.h"
 
 namespace bayestream {

@@ -33,6 +33,7 @@ SHAPES = {
     "uci": Shape(501, 10, 11),
     "classes": Shape(333, 7, 17),
     "wide": Shape(130, 50, 51),
+    "fewer rows than rank": Shape(77, 8, 3),
 }
 SEVERAL_THREADS = Shape(2600, 12, 16)
 
@@ -44,7 +45,8 @@ def problem(shape: Shape, dtype=jnp.float64, seed: int = 0) -> tuple[DLRGaussian
     lengths = np.exp(rng.normal(size=(shape.rows, 1))) / np.sqrt(shape.rows)
     rows = lengths * rng.normal(size=(shape.rows, shape.size))
     dropped = np.sum(rows[shape.rank :] ** 2, axis=0)
-    fit = DLRGaussian(mean, diag + dropped, rows[: shape.rank])
+    spare = rng.normal(size=(max(shape.rank - shape.rows, 0), shape.size))
+    fit = DLRGaussian(mean, diag + dropped, np.concatenate([rows[: shape.rank], spare]))
     return jax.tree.map(lambda a: jnp.asarray(a, dtype), (fit, Target(diag, rows)))
 
 
@@ -86,11 +88,12 @@ def test_float32_is_near_float64(which, monkeypatch):
 
 
 @both
+@pytest.mark.parametrize("shape", ["no new rows", "wide"])
 def test_a_target_far_larger_than_the_fit_leaves_the_diagonal_positive_in_float32(
-    which, monkeypatch
+    shape, which, monkeypatch
 ):
     """The diagonal is a small difference of large numbers unless it is formed as a sum."""
-    fit, goal = problem(SHAPES["uci"], jnp.float32)
+    fit, goal = problem(SHAPES[shape], jnp.float32)
     goal = Target(1e-3 * goal.diag, 1e4 * goal.factor)
     after = swept(which, monkeypatch, sweeps=5)(fit, goal)
     assert np.all(np.isfinite(after.factor))
@@ -98,8 +101,8 @@ def test_a_target_far_larger_than_the_fit_leaves_the_diagonal_positive_in_float3
 
 
 @both
-def test_beliefs_side_by_side_are_swept_as_one_after_another(which, monkeypatch):
-    shape = SHAPES["uci"]
+@pytest.mark.parametrize("shape", [SHAPES["uci"], Shape(9, 2, 3)], ids=["in parallel", "in turn"])
+def test_beliefs_side_by_side_are_swept_as_one_after_another(shape, which, monkeypatch):
     several = [problem(shape, seed=seed) for seed in range(4)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
     together = jax.jit(jax.vmap(swept(which, monkeypatch)))(*stacked)

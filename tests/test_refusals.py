@@ -2,6 +2,7 @@
 
 import csv
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +75,25 @@ def test_trials_together_say_which_of_them_was_refused():
     assert [len(each.refused) for each in records] == [0, 1]
     with pytest.warns(RuntimeWarning, match=r"^trial 0: 1 of 40"):
         bs.evaluate.prequential({"vdekf": LEARNER}, streams[1], trials=2)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [bs.lofi, bs.lrvga, partial(bs.lofi, diagonal_update=bs.estimators.reverse_kl(sweeps=2))],
+    ids=["lofi", "lrvga", "lofi with another diagonal"],
+)
+def test_what_is_refused_leaves_the_belief_as_it_was_to_the_bit(method):
+    """Also where the update goes on after conditioning, to fit a diagonal."""
+    learner = method(bs.models.mlp([2, 8, 1]), bs.likelihoods.gaussian(0.1), rank=3, drift=1e-5)
+    update = jax.jit(learner.update)
+    x, y = np.array([0.3, -0.4]), np.array([0.5])
+    state = update(learner.init(jax.random.key(0)), x, y)
+    after = update(state, ABSURD * x, y)
+    assert int(after.refused) == 1
+    for before, now in zip(
+        jax.tree.leaves(state.belief), jax.tree.leaves(after.belief), strict=True
+    ):
+        np.testing.assert_array_equal(now, before)
 
 
 def test_numbers_that_the_belief_cannot_hold_are_refused_by_name():

@@ -81,8 +81,8 @@ def _parts(state: Any) -> dict[str, str]:
 
 
 def checked(after: Any, before: Any, innovation: Innovation) -> tuple[Any, Innovation]:
-    """A conditioned belief, or where that is not finite the one before, and nothing learnt."""
-    sound = everywhere(is_finite(after))
+    """A conditioned belief, or where nothing was learnt or it is not finite, the one before."""
+    sound = everywhere(is_finite((after, innovation.weights)))
     belief = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
     return belief, innovation._replace(weights=jnp.where(sound, innovation.weights, jnp.nan))
 
