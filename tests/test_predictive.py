@@ -302,6 +302,25 @@ def test_a_batch_is_its_inputs_one_at_a_time(task, name):
         np.testing.assert_allclose(single, density[i], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        "lofi_spherical",
+        "hilofi",
+        *(pytest.param(m, marks=slow) for m in ("lofi", "fcekf", "vdekf")),
+    ],
+)
+def test_variances_of_many_inputs_at_once_are_those_of_a_few(method):
+    """In single precision, where XLA has got fused sums over many rows wrong."""
+    with jax.enable_x64(False):
+        xs = np.random.default_rng(7).normal(size=(200, 8)).astype(np.float32)
+        learner = bs.make(method, bs.models.mlp([8, 50, 1]), bs.likelihoods.gaussian(0.1))
+        state, _ = bs.run(learner, learner.init(jax.random.key(0)), (xs[:20], xs[:20, :1]))
+        together = bs.predictive.linearized(learner, state, xs).covariance
+        few = [bs.predictive.linearized(learner, state, part) for part in xs.reshape(25, 8, 8)]
+    np.testing.assert_allclose(together, np.concatenate([f.covariance for f in few]), rtol=1e-4)
+
+
 @pytest.mark.slow
 # The Laplace bridge has no such limit: with three classes it is no softmax at any variance.
 @pytest.mark.parametrize(("task", "name"), [c for c in UNCERTAIN if c[1] != "laplace_bridge"])

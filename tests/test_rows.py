@@ -42,6 +42,9 @@ def every_operation(G, vectors, weights, positive, square, matrix):
         "times": rows.times(G, vectors),
         "combine": rows.combine(G, weights),
         "gram": rows.gram(G, positive),
+        "plain gram": rows.gram(G),
+        "gram of each": rows.gram_of_each(G, positive),
+        "plain gram of each": rows.gram_of_each(G),
         "diagonal": rows.diagonal(G, square),
         "squares": rows.squares(G),
         "and back": rows.to_dense(rows.from_dense(matrix)),
@@ -56,7 +59,12 @@ def test_every_operation_is_the_matrix_one(G):
     found = every_operation(G, vectors, weights, positive, square, matrix)
     close(found["times"], vectors @ matrix.T, rtol=1e-12)
     close(found["combine"], weights @ matrix, rtol=1e-12)
-    close(found["gram"], (matrix * positive) @ matrix.T, rtol=1e-12)
+    for kind, weighted in (("gram", matrix * positive), ("plain gram", matrix)):
+        products = weighted @ matrix.T
+        close(found[kind], products, rtol=1e-12)
+        blocks = products.reshape(len(G.deltas[0]), -1, len(G.deltas[0]), G.deltas[0].shape[1])
+        own = [blocks[n, :, n] for n in range(len(blocks))]
+        close(found[f"{kind} of each"], own, rtol=1e-12)
     close(found["diagonal"], np.diag(matrix.T @ square @ matrix), rtol=1e-11)
     close(found["squares"], np.sum(matrix**2, axis=0), rtol=1e-12)
     close(found["and back"], matrix)

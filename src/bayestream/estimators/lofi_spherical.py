@@ -91,7 +91,7 @@ def _plain_svd(
 ) -> tuple[SphericalGaussian, Innovation]:
     mean, trusted, innovation = _moved(belief, G, residual, threshold)
     W = belief.scales[:, None] * belief.basis
-    V = directions(dlr.joint_gram(W, trusted, jnp.ones_like(mean)))
+    V = directions(dlr.joint_gram(W, trusted))
     rotated = dlr.mix(W, trusted, V[: len(W)])
     # λ: as V is orthogonal, these are singular values
     scales = jnp.sqrt(total(jnp.sum(rotated**2, axis=1)))

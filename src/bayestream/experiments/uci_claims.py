@@ -286,7 +286,13 @@ CLAIMS = (
         "Table “datasets-1pass-time”",
         _ratio(_times, "lofi-sph-10", "lofi-diag-10", 1.0),
     ),
-    Claim("L-RVGA is about 20 times slower than LO-FI.", "Figure “pareto”", _slower),
+    Claim(
+        "L-RVGA is about 20 times slower than LO-FI.",
+        "Figure “pareto”",
+        _slower,
+        "L-RVGA as it was here before, its sweeps in pure JAX: 22.9 ± 2.0 times. Now they are a "
+        "native kernel, as LO-FI's passes are.",
+    ),
     *(
         Claim(
             f"For the same time of computing, {name}.", "Figure “pareto”", _dominates(line, other)

@@ -126,7 +126,7 @@ def _gain(
     belief: DiagonalGaussian, G: Rows, residual: Array, threshold: float | None
 ) -> tuple[Rows, Array, Innovation, Array]:
     """G as it is trusted, S⁻¹, and how far the mean moves."""
-    squares = total(rows.gram_of_each(G, jnp.ones_like(belief.diag)))
+    squares = total(rows.gram_of_each(G))
     spread = total(rows.gram(G, 1 / belief.diag))
     trust, sound = measured(spread, residual, len(squares), threshold, squares)
     each = jnp.repeat(trust, residual.size // trust.size)

@@ -89,7 +89,7 @@ def condition(
     trusted, weights, innovation = gain(W, upsilon, G, residual, threshold)
     mu = mu + mix(W, trusted, weights) / upsilon
     # Lines 11–16.
-    V = directions(joint_gram(W, trusted, jnp.ones_like(upsilon)))
+    V = directions(joint_gram(W, trusted))
 
     def drop(direction: int, diag: Array) -> Array:  # one at a time: together they would be P × M
         return diag + mix(W, trusted, V[direction]) ** 2
@@ -110,7 +110,7 @@ def gain(
     gram = joint_gram(factor, G, 1 / diag)
     half = half_solve(cholesky_of_identity_plus(gram[:rank, :rank]), gram[:rank, rank:])
     spread = gram[rank:, rank:] - half.T @ half  # Gᵀ Σ G
-    squares = total(rows.gram_of_each(G, jnp.ones_like(diag)))
+    squares = total(rows.gram_of_each(G))
     trust, sound = measured(spread, residual, len(squares), threshold, gram, squares)
     each = jnp.repeat(trust, residual.size // trust.size)
     scales = jnp.concatenate([jnp.ones_like(residual, shape=rank), each])
@@ -120,9 +120,9 @@ def gain(
     return rows.weighted(G, trust), weights, innovation
 
 
-def joint_gram(factor: Array, G: Rows, weights: Array) -> Array:
+def joint_gram(factor: Array, G: Rows, weights: Array | None = None) -> Array:
     """W̃ᵀ diag(w) W̃ for W̃ = [W, G], without writing G out: (L + M, L + M)."""
-    weighted = factor * weights
+    weighted = factor if weights is None else factor * weights
     cross = rows.times(G, weighted)
     return total(jnp.block([[weighted @ factor.T, cross], [cross.T, rows.gram(G, weights)]]))
 

@@ -96,7 +96,7 @@ def condition(
     examples = len(G.deltas[0])
     hidden, last = _parts(G)
     C, f = belief.factor, belief.floor
-    along, squares = rows.times(hidden, C).T, rows.gram(hidden, jnp.ones(C.shape[1], C.dtype))
+    along, squares = rows.times(hidden, C).T, rows.gram(hidden)
     across = last @ belief.covariance
     spread = along @ along.T + f * squares + across @ last.T
     trust, sound = measured(spread, residual, examples, threshold, last**2, squares)
@@ -160,7 +160,7 @@ def covariance_of(belief: LastLayerGaussian, G: Rows) -> Array:
     hidden, last = _parts(G)
     shape, C = G.deltas[0].shape[:2], belief.factor
     A, J = (part.reshape(*shape, -1) for part in (rows.times(hidden, C).T, last))
-    isotropic = rows.gram_of_each(hidden, jnp.full(C.shape[1], belief.floor))
+    isotropic = belief.floor * rows.gram_of_each(hidden)
     own = jnp.einsum("nkp,pq,njq->nkj", J, belief.covariance, J)
     return jnp.einsum("nkd,njd->nkj", A, A) + isotropic + own
 

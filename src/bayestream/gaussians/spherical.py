@@ -8,7 +8,9 @@ import jax.numpy as jnp
 
 from bayestream.gaussians import dense, dlr
 from bayestream.gaussians.linalg import partway
+from bayestream.networks import rows
 from bayestream.networks.rows import Rows
+from bayestream.networks.shards import total
 from bayestream.types import Array, Key
 
 
@@ -68,7 +70,7 @@ def covariance_between(belief: SphericalGaussian, J: Array) -> Array:
 
 def covariance_of(belief: SphericalGaussian, G: Rows) -> Array:
     """Each example's own G Σ Gᵀ: (N, K, K)."""
-    return dlr.covariance_of(to_dlr(belief), G)
+    return total(rows.gram_of_each(G)) / belief.precision - dlr.narrowing_of(to_dlr(belief), G)
 
 
 def variance(belief: SphericalGaussian) -> Array:

@@ -74,18 +74,26 @@ def combine(rows: Rows, weights: Array) -> Array:
     return jnp.concatenate(parts, axis=-1)
 
 
-def gram(rows: Rows, weights: Array) -> Array:
-    """Gᵀ diag(w) G for weights (P,): (M, M)."""
-    total = jnp.zeros((), weights.dtype)
-    for a, d, w in _layers(rows, weights):
-        pairs = jnp.einsum("nmi,io->nmo", a[:, None] * a[None], w)
-        total += jnp.einsum("nmo,nko,mjo->nkmj", pairs, d, d)
+def gram(rows: Rows, weights: Array | None = None) -> Array:
+    """Gᵀ diag(w) G for weights (P,), or Gᵀ G without: (M, M)."""
+    total = jnp.zeros((), rows.deltas[0].dtype)
+    if weights is None:
+        for a, d in zip(*rows, strict=True):
+            total += jnp.einsum("nm,nko,mjo->nkmj", a @ a.T, d, d)
+    else:
+        for a, d, w in _layers(rows, weights):
+            pairs = jnp.einsum("nmi,io->nmo", a[:, None] * a[None], w)
+            total += jnp.einsum("nmo,nko,mjo->nkmj", pairs, d, d)
     return total.reshape(count(rows), count(rows))
 
 
-def gram_of_each(rows: Rows, weights: Array) -> Array:
-    """Each example's own block of Gᵀ diag(w) G, for weights (P,): (N, K, K)."""
-    total = jnp.zeros((), weights.dtype)
+def gram_of_each(rows: Rows, weights: Array | None = None) -> Array:
+    """Each example's own block of Gᵀ diag(w) G for weights (P,), or of Gᵀ G without: (N, K, K)."""
+    total = jnp.zeros((), rows.deltas[0].dtype)
+    if weights is None:
+        for a, d in zip(*rows, strict=True):
+            total += jnp.sum(a**2, axis=1)[:, None, None] * (d @ d.mT)
+        return total
     for a, d, w in _layers(rows, weights):
         if a.shape[1] == 1:
             own = jax.vmap(products, (0, 0, None))(d, d, w[0])
