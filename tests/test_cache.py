@@ -1,6 +1,8 @@
 """The command line keeps what it has compiled, where it may."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -62,3 +64,18 @@ def test_what_has_not_been_used_for_longest_makes_room(kept, tmp_path, monkeypat
     monkeypatch.setattr(cache, "_MOST", 25)
     kept(BAYESTREAM_CACHE=tmp_path)
     assert {path.name for path in folder.iterdir()} == {"new", "old"}
+
+
+@pytest.mark.slow
+def test_programs_that_were_kept_are_used_without_a_word(tmp_path):
+    """Some versions of XLA doubt, at length, that they were compiled for this CPU."""
+    (tmp_path / "my.csv").write_text("a,price\n" + "".join(f"{i % 7},{i / 9}\n" for i in range(60)))
+    ours = {**os.environ, "BAYESTREAM_CACHE": str(tmp_path / "cache")}
+    for name in ("JAX_COMPILATION_CACHE_DIR", "TF_CPP_MIN_LOG_LEVEL"):
+        ours.pop(name, None)
+    command = [Path(sys.executable).with_name("bayestream"), "run"]
+    command += ["--data", "my.csv", "--target", "price"]
+    for _ in range(2):
+        found = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True)
+        assert (found.returncode, found.stderr) == (0, "")
+    assert any((tmp_path / "cache").glob("programs-*/*"))

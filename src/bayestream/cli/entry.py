@@ -17,6 +17,9 @@ def main() -> None:
     typed = being_completed()
     named = [word for word in (typed or sys.argv)[1:2] if word in COMMANDS]
     if named and not typed:
+        # Of kept programs, whose folder is this very CPU's, XLA would say at length that they may
+        # be another's; what goes wrong is raised. It looks once, when JAX is imported.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         from bayestream.cli.cache import keep_programs
 
         keep_programs()
