@@ -149,6 +149,12 @@ CASES = {
     "thousands or decimals, nobody knows": Case(
         lines("a;y", "1,234;1", "5,678;2"), "a:n", {0: [1.234, 1]}, said="--decimal . if not"
     ),
+    "three digits after a nought and a comma": Case(
+        lines("a\ty", "0,431\t1,248", "0,007\t2,312"),
+        "a:n",
+        {0: [0.431, 1.248], 1: [0.007, 2.312]},
+        said="decimal comma",
+    ),
     "the decimal sign is given": Case(
         lines("a;y", "1,234;1", "5,678;2"), "a:n", {0: [1234, 1]}, options={"decimal": "."}
     ),

@@ -36,7 +36,7 @@ class Journal:
         writer: Writer,
         size: int,
         out: Path,
-        drifts: Sequence[float],
+        drifts: Sequence[str],
         kept: Path | None = None,
     ) -> None:
         self._writer, self._size, self._out = writer, size, out
@@ -200,7 +200,7 @@ class Journal:
         """How fast the world moves: of each drift, slowest first, its weight row after row."""
         drifts = np.unique(self._drifts)
         weights = np.array(self._speeds).reshape(-1, max(1, len(drifts)))
-        return {f"drift {drift:g}": share for drift, share in zip(drifts, weights.T, strict=False)}
+        return dict(zip(drifts.tolist(), weights.T, strict=False))
 
     def changes(self) -> list[str]:
         """Each sudden change in a line: when, how strong, and what it did to the error."""
@@ -299,7 +299,7 @@ def journal_for(
     source: Source,
     size: int,
     out: Path,
-    drifts: Sequence[float] = (),
+    drifts: Sequence[str] = (),
     *,
     level: float = 0.9,
     kept: Path | None = None,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import jax
 import typer
 
 from bayestream import estimators, likelihoods
@@ -170,8 +171,13 @@ def summary(source: Source, method: str, learner: Estimator) -> dict[str, Any]:
     return {"method": method, "weights": model.size, **source.summary(), **sizes}
 
 
-def drifts(source: Source, chosen: Settings) -> list[float]:
+def drifts(source: Source, chosen: Settings) -> list[str]:
     """Of the settings that are averaged over; none where there is one learner."""
     if chosen.method != SELF_TUNING:
         return []
-    return [setting["drift"] for setting in measured(likelihood_of(source, chosen.noise))]
+    settings = measured(likelihood_of(source, chosen.noise))
+    linear = [setting["activation"] is jax.nn.identity for setting in settings]
+    return [
+        f"drift {setting['drift']:g}{' (linear)' if line else ''}"
+        for setting, line in zip(settings, linear, strict=True)
+    ]

@@ -143,11 +143,11 @@ def _number(value: Any, style: NumberStyle) -> float:
 def grouped(mark: str) -> str:
     """A pattern of whole numbers with a mark between thousands, or as in India: 12,34,567.
 
-    >>> [bool(re.fullmatch(grouped(","), text)) for text in ("1,234", "12,34,567", "12,34")]
+    >>> [bool(re.fullmatch(grouped(","), text)) for text in ("1,234", "12,34,567", "0,123")]
     [True, True, False]
     """
     mark = re.escape(mark)
-    return rf"\d{{1,3}}(?:{mark}\d{{2,3}})*{mark}\d{{3}}"
+    return rf"[1-9]\d{{0,2}}(?:{mark}\d{{2,3}})*{mark}\d{{3}}"
 
 
 def moment_of(value: Any, order: str = "ymd") -> float | None:
