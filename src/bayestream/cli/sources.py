@@ -130,7 +130,8 @@ class Source(NamedTuple):
 
 def network(task: Task, inputs: int, outputs: int) -> str:
     """Its sizes and what it is for, in words."""
-    return f"{inputs} inputs, {task} of {outputs} output{'s' if outputs > 1 else ''}"
+    s, each = ("s" if count > 1 else "" for count in (inputs, outputs))
+    return f"{inputs} input{s}, {task} of {outputs} output{each}"
 
 
 def opened(
