@@ -157,5 +157,6 @@ def test_a_batch_is_linearised_example_by_example():
     matrix, residual = observed(xs, ys)
     for n in range(3):
         alone = observed(xs[n : n + 1], ys[n : n + 1])
-        close(matrix[2 * n : 2 * n + 2], alone[0])
-        close(residual[2 * n : 2 * n + 2], alone[1])
+        # Of a unit far in GELU's tail the slope is a rounded difference of numbers near one.
+        close(matrix[2 * n : 2 * n + 2], alone[0], rtol=1e-12, atol=1e-12)
+        close(residual[2 * n : 2 * n + 2], alone[1], rtol=1e-12)
