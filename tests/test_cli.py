@@ -93,6 +93,9 @@ def test_run_without_a_method_tunes_itself_and_reports_a_change(tmp_path):
     (row,) = re.findall(r"row (\d+): something changed at about row", said)
     assert 600 < int(row) < 630
     assert "how fast the world moves" in said
+    slowest_first = ["drift 0", "drift 0.0001 (linear)", "drift 0.001", "drift 0.1"]
+    shares = re.findall(r"\d+% (drift [\d.]+(?: \(linear\))?)", " ".join(said.split()))
+    assert shares == slowest_first
     assert (tmp_path / "out" / "scores.png").stat().st_size > 0
 
 

@@ -197,7 +197,7 @@ class Journal:
         return not bool(np.isnan(self._joined()).all())
 
     def speeds(self) -> dict[str, NDArray[Any]]:
-        """How fast the world moves: of each drift, slowest first, its weight row after row."""
+        """How fast the world moves: of each drift, by name, its weight row after row."""
         drifts = np.unique(self._drifts)
         weights = np.array(self._speeds).reshape(-1, max(1, len(drifts)))
         return dict(zip(drifts.tolist(), weights.T, strict=False))

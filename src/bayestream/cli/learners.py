@@ -172,12 +172,10 @@ def summary(source: Source, method: str, learner: Estimator) -> dict[str, Any]:
 
 
 def drifts(source: Source, chosen: Settings) -> list[str]:
-    """Of the settings that are averaged over; none where there is one learner."""
+    """Of the settings that are averaged over, in words; none where there is one learner."""
     if chosen.method != SELF_TUNING:
         return []
-    settings = measured(likelihood_of(source, chosen.noise))
-    linear = [setting["activation"] is jax.nn.identity for setting in settings]
     return [
-        f"drift {setting['drift']:g}{' (linear)' if line else ''}"
-        for setting, line in zip(settings, linear, strict=True)
+        f"drift {setting['drift']:g}{' (linear)' * (setting['activation'] is jax.nn.identity)}"
+        for setting in measured(likelihood_of(source, chosen.noise))
     ]

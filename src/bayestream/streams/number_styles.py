@@ -41,8 +41,8 @@ def style_of(
         european = separator == ";" and not any(c.count(",") > 1 for c in by_comma)
         style = NumberStyle(",", "") if european else NumberStyle(".", ",")
         if not any(c.count(",") > 1 for c in by_comma):
-            sign, other = (".", ".") if european else ("", ",")
-            meant = commas[0].replace(",", sign)
+            meant = commas[0].replace(",", "." if european else "")
+            other = "." if european else ","
             doubt = f"{commas[0]!r} is guessed to be {meant}: --decimal {other} if not"
     if thousands is not None:
         style = style._replace(thousands=thousands)

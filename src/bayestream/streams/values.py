@@ -143,8 +143,9 @@ def _number(value: Any, style: NumberStyle) -> float:
 def grouped(mark: str) -> str:
     """A pattern of whole numbers with a mark between thousands, or as in India: 12,34,567.
 
-    >>> [bool(re.fullmatch(grouped(","), text)) for text in ("1,234", "12,34,567", "0,123")]
-    [True, True, False]
+    >>> numbers = ("1,234", "12,34,567", "12,34", "0,123")
+    >>> [bool(re.fullmatch(grouped(","), text)) for text in numbers]
+    [True, True, False, False]
     """
     mark = re.escape(mark)
     return rf"[1-9]\d{{0,2}}(?:{mark}\d{{2,3}})*{mark}\d{{3}}"
